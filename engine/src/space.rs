@@ -1,0 +1,54 @@
+//! Where bytes go: pure range allocation, the same code for a DRAM segment, an SSD and a shard file.
+//!
+//! A [`SpaceMap`] hands out extents of one segment and takes them back. It knows nothing of objects: who may reuse what,
+//! and when, is decided by the catalog (I3: space is released only when nobody may touch it).
+
+use std::fmt;
+use ziggurat_base::Extent;
+
+/// Every extent starts on a multiple of this many bytes: a cache line.
+pub const GRAIN: u64 = 64;
+
+/// Extents of at least this many bytes start on a multiple of it, so that pages and device blocks are not shared.
+pub const PAGE: u64 = 4096;
+
+/// Allocator of one segment.
+///
+/// Contract, checked by `testkit::space_contract!` and a property test against a naive oracle:
+/// * extents in use never overlap and lie inside the capacity (I1);
+/// * `free()` plus the footprints of the extents in use equals `capacity()` (I2);
+/// * an extent of `len` bytes has a footprint of `len` rounded up by a rule that depends on `len` alone;
+/// * with nothing in use, one extent of `capacity()` rounded down to [`PAGE`] can be reserved, unless the
+///   implementation documents a smaller limit;
+/// * each call takes a bounded number of steps, whatever the number of extents.
+pub trait SpaceMap: fmt::Debug + Send {
+    /// Bytes managed, a multiple of [`GRAIN`].
+    fn capacity(&self) -> u64;
+
+    /// Bytes not in use.
+    fn free(&self) -> u64;
+
+    /// Length of the longest extent that [`SpaceMap::reserve`] would grant now; a lower bound is allowed when it is
+    /// within 1/8 of the truth.
+    fn largest_free(&self) -> u64;
+
+    /// Number of separate free ranges.
+    fn free_ranges(&self) -> u64;
+
+    /// Takes `len` bytes in one piece. `len` must not be 0: an empty payload needs no space.
+    fn reserve(&mut self, len: u64) -> Option<Extent>;
+
+    /// Takes `len` bytes in at most `pieces_max` pieces, each but the last a multiple of 64 KiB, none shorter than
+    /// 64 KiB but the last. Fails, changing nothing, only when the free pieces of at least 64 KiB do not add up within
+    /// `pieces_max`. Prefers few, large pieces.
+    fn reserve_pieces(&mut self, len: u64, pieces_max: usize) -> Option<Vec<Extent>>;
+
+    /// Gives back exactly what was reserved.
+    ///
+    /// # Panics
+    /// When the extent cannot be one that is in use: that is our bug and would become somebody's wrong bytes.
+    fn release(&mut self, extent: Extent);
+
+    /// Bytes that an extent of `len` takes from `free()`.
+    fn footprint(&self, len: u64) -> u64;
+}
