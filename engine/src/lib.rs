@@ -4,8 +4,19 @@
 //! function over ports (`journey`, `port`). docs/ARCHITECTURE.md has the map of this crate.
 #![forbid(unsafe_code)]
 
+pub mod canary;
+pub mod command;
 pub mod evict;
+pub mod lease;
+pub mod member;
+pub mod place;
+pub mod port;
+pub mod replica;
 pub mod row;
+pub mod segment;
+pub mod shelf;
 pub mod space;
+pub mod state;
+pub mod write;
 
 pub use row::Row;

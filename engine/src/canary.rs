@@ -1,0 +1,59 @@
+//! Planted bugs: each must be caught by the ordinary checks of the simulator, or the simulator has no teeth.
+//!
+//! Without the feature `canary`, [`planted`] is the constant `false` and costs nothing; the command line refuses to be
+//! built with it.
+
+/// One bug each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Canary {
+    /// The space of a given-up write returns to the map before its writer is fenced.
+    SpaceReusedEarly = 1,
+    /// A `put_end` of a write that was pre-empted still makes its bytes readable.
+    LatePutEndAccepted = 2,
+    /// The owner of memory lets a fenced ticket write.
+    FenceIgnored = 3,
+    /// A reader believes bytes that arrived after its guard had ended.
+    GuardUnchecked = 4,
+    /// A ranged read believes bytes that were not proved.
+    RangedChecksumUnchecked = 5,
+    /// A reader counts the span of its guard from the arrival of the grant instead of from its request.
+    LeaseClockRestarted = 6,
+}
+
+impl Canary {
+    /// Every planted bug.
+    pub const ALL: &'static [Self] = &[
+        Self::SpaceReusedEarly,
+        Self::LatePutEndAccepted,
+        Self::FenceIgnored,
+        Self::GuardUnchecked,
+        Self::RangedChecksumUnchecked,
+        Self::LeaseClockRestarted,
+    ];
+}
+
+#[cfg(feature = "canary")]
+static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+
+/// Whether this bug is in the product now.
+#[inline]
+#[must_use]
+pub fn planted(canary: Canary) -> bool {
+    #[cfg(feature = "canary")]
+    return PLANTED.load(std::sync::atomic::Ordering::Relaxed) == canary as u8;
+    #[cfg(not(feature = "canary"))]
+    {
+        let _ = canary;
+        false
+    }
+}
+
+/// Plants one bug in this process, or takes it out.
+#[cfg(feature = "canary")]
+pub fn plant(canary: Option<Canary>) {
+    PLANTED.store(
+        canary.map_or(0, |c| c as u8),
+        std::sync::atomic::Ordering::Relaxed,
+    );
+}
