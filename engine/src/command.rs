@@ -6,7 +6,7 @@
 use crate::Row;
 use std::time::Duration;
 use ziggurat_base::{
-    ByteCount, Crc32, Error, Key, MemberId, ObjectKey, Placement, SegmentId, TenantId, Ticket,
+    ByteCount, Crc32, Era, Error, Key, MemberId, ObjectKey, Placement, SegmentId, TenantId, Ticket,
 };
 
 /// The most items that one batch may have; larger ones are split by the caller. Bounds the length of a turn.
@@ -281,6 +281,8 @@ pub struct SegmentOffer {
     pub name: Box<str>,
     /// Bytes offered.
     pub capacity: ByteCount,
+    /// The highest era that the member has seen in tickets: the partition's own must exceed it.
+    pub highest_era: Era,
 }
 
 /// A segment as people and clients see it.

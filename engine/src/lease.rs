@@ -4,6 +4,7 @@
 //! gives its hold back; when the last one does, the lease ends at once unless an `exist` has promised the span. The end
 //! is the upper bound for readers that never come back.
 
+use crate::state::Seen;
 use ziggurat_base::Timestamp;
 
 crate::life_cycle! {
@@ -47,15 +48,25 @@ pub(crate) struct LeaseFields {
 }
 
 impl LeaseFields {
-    /// Where in its life cycle the lease is.
-    pub(crate) fn state(&self, now: Timestamp) -> Lease {
-        if self.until <= now {
+    /// Where in its life cycle the lease is, before anybody has looked at the time.
+    fn stored(&self) -> Lease {
+        if self.until == Timestamp::ZERO {
             Lease::Idle
         } else if self.promised {
             Lease::Promised
         } else {
             Lease::Held
         }
+    }
+
+    /// Moves along the life cycle: lapses if the span has passed, then takes `event`.
+    pub(crate) fn step(&self, now: Timestamp, event: LeaseEvent, seen: &mut Seen) {
+        let mut state = self.stored();
+        if self.until <= now {
+            seen.must(&mut state, LeaseEvent::Lapse);
+        }
+        let more = state == Lease::Promised && event == LeaseEvent::Hold;
+        seen.must(&mut state, if more { LeaseEvent::HoldMore } else { event });
     }
 
     fn begin_anew_if_idle(&mut self, now: Timestamp) {
@@ -94,7 +105,7 @@ impl LeaseFields {
         if self.holders > 0 || self.promised {
             return false;
         }
-        self.until = now;
+        self.until = Timestamp::ZERO;
         true
     }
 }
@@ -124,9 +135,9 @@ mod tests {
         let second = lease.hold(now, end);
         assert_eq!(first, second);
         assert!(!lease.give_back(now, first));
-        assert_eq!(lease.state(now), Lease::Held);
+        assert_eq!(lease.stored(), Lease::Held);
         assert!(lease.give_back(now, second));
-        assert_eq!(lease.state(now), Lease::Idle);
+        assert_eq!(lease.stored(), Lease::Idle);
         assert!(!lease.give_back(now, second), "a hold is given back once");
     }
 
@@ -137,7 +148,7 @@ mod tests {
         let new = lease.hold(Timestamp(20), Timestamp(30));
         assert_ne!(old, new);
         assert!(!lease.give_back(Timestamp(21), old));
-        assert_eq!(lease.state(Timestamp(21)), Lease::Held);
+        assert_eq!(lease.stored(), Lease::Held);
     }
 
     #[test]
@@ -146,7 +157,9 @@ mod tests {
         let term = lease.hold(Timestamp(0), Timestamp(10));
         lease.promise(Timestamp(1), Timestamp(11));
         assert!(!lease.give_back(Timestamp(2), term));
-        assert_eq!(lease.state(Timestamp(10)), Lease::Promised);
-        assert_eq!(lease.state(Timestamp(11)), Lease::Idle);
+        assert_eq!(
+            (lease.stored(), lease.until),
+            (Lease::Promised, Timestamp(11))
+        );
     }
 }

@@ -5,8 +5,10 @@
 #![forbid(unsafe_code)]
 
 pub mod canary;
+pub mod catalog;
 pub mod command;
 pub mod evict;
+pub mod journey;
 pub mod lease;
 pub mod member;
 pub mod place;
@@ -17,6 +19,8 @@ pub mod segment;
 pub mod shelf;
 pub mod space;
 pub mod state;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
 pub mod write;
 
 pub use row::Row;

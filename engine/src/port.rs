@@ -139,7 +139,7 @@ pub trait DataPlane: Send + Sync {
     /// Writes payloads and their chunk tables; answers with the sum of each payload.
     fn write<'a>(&'a self, ops: &'a [WriteOp<'a>]) -> Job<'a, Vec<Answer<Crc32>>>;
     /// Reads ranges. An error leaves its buffer with any content.
-    fn read<'a>(&'a self, ops: &'a mut [ReadOp<'a>]) -> Job<'a, Vec<Answer<ReadSums>>>;
+    fn read<'a, 'b: 'a>(&'a self, ops: &'a mut [ReadOp<'b>]) -> Job<'a, Vec<Answer<ReadSums>>>;
 }
 
 /// Whose bytes a data request is about.

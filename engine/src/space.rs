@@ -3,8 +3,11 @@
 //! A [`SpaceMap`] hands out extents of one segment and takes them back. It knows nothing of objects: who may reuse what,
 //! and when, is decided by the catalog (I3: space is released only when nobody may touch it).
 
-use std::fmt;
-use ziggurat_base::Extent;
+pub mod offset;
+pub mod slab;
+
+use std::{fmt, str::FromStr};
+use ziggurat_base::{Code, Error, Extent};
 
 /// Every extent starts on a multiple of this many bytes: a cache line.
 pub const GRAIN: u64 = 64;
@@ -51,4 +54,50 @@ pub trait SpaceMap: fmt::Debug + Send {
 
     /// Bytes that an extent of `len` takes from `free()`.
     fn footprint(&self, len: u64) -> u64;
+}
+
+/// The allocators that configuration can name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllocatorKind {
+    /// Binned offsets, one extent per object whenever possible.
+    #[default]
+    Offset,
+    /// Size classes in slabs.
+    Slab,
+}
+
+impl AllocatorKind {
+    /// A map of `capacity` bytes.
+    #[must_use]
+    pub fn build(self, capacity: u64) -> Box<dyn SpaceMap> {
+        match self {
+            Self::Offset => Box::new(offset::OffsetSpace::new(capacity)),
+            Self::Slab => Box::new(slab::SlabSpace::new(capacity)),
+        }
+    }
+}
+
+impl fmt::Display for AllocatorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Offset => "offset",
+            Self::Slab => "slab",
+        })
+    }
+}
+
+impl FromStr for AllocatorKind {
+    type Err = Error;
+
+    /// `cachelib` is the established store's name for its slab allocator and means the same here.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "offset" => Ok(Self::Offset),
+            "slab" | "cachelib" => Ok(Self::Slab),
+            _ => Err(Error::new(
+                Code::InvalidParams,
+                format!("{text:?} is not a memory allocator: use offset or slab"),
+            )),
+        }
+    }
 }

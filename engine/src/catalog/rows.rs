@@ -15,7 +15,23 @@ const CHUNK_BITS: u32 = 10;
 
 /// Key lengths are rounded up to one of these.
 const CLASSES: [u16; 17] = [
-    16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, KEY_LEN_MAX as u16,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    384,
+    512,
+    768,
+    1024,
+    1536,
+    2048,
+    3072,
+    KEY_LEN_MAX as u16,
 ];
 
 const NONE: u32 = u32::MAX;
@@ -52,7 +68,10 @@ pub(crate) struct Head {
     flags: u16,
 }
 
-const _: () = assert!(size_of::<Head>() == 64, "a row's fixed part fills one cache line");
+const _: () = assert!(
+    size_of::<Head>() == 64,
+    "a row's fixed part fills one cache line"
+);
 
 const OCCUPIED: u16 = 1;
 const SIDE: u16 = 2;
@@ -92,7 +111,10 @@ impl Head {
 
     pub(crate) fn place(&self) -> Place {
         if self.has(INLINE) {
-            Place::Inline { slot: self.slot, offset: self.place }
+            Place::Inline {
+                slot: self.slot,
+                offset: self.place,
+            }
         } else if self.has(SIDE) {
             Place::Side(self.place as u32)
         } else {
@@ -224,10 +246,23 @@ impl Rows {
 
     fn grow(&mut self, class: usize) -> Option<()> {
         let first = self.end();
-        let last = first.checked_add(CHUNK_ROWS as u32 - 1).filter(|last| *last <= Row::MAX)?;
+        let last = first
+            .checked_add(CHUNK_ROWS as u32 - 1)
+            .filter(|last| *last <= Row::MAX)?;
         let stride = usize::from(CLASSES[class]);
-        let link = |index: usize| if index + 1 < CHUNK_ROWS { first + index as u32 + 1 } else { NONE };
-        let heads = (0..CHUNK_ROWS).map(|index| Head { place: u64::from(link(index)), ..Head::VACANT }).collect();
+        let link = |index: usize| {
+            if index + 1 < CHUNK_ROWS {
+                first + index as u32 + 1
+            } else {
+                NONE
+            }
+        };
+        let heads = (0..CHUNK_ROWS)
+            .map(|index| Head {
+                place: u64::from(link(index)),
+                ..Head::VACANT
+            })
+            .collect();
         debug_assert_eq!(last - first + 1, CHUNK_ROWS as u32);
         self.chunks.push(Chunk {
             stride,
@@ -269,7 +304,10 @@ impl Rows {
     /// The fixed part if the row is in use; for numbers that came from outside.
     pub(crate) fn get(&self, row: Row) -> Option<&Head> {
         let (chunk, index) = split(row);
-        self.chunks.get(chunk).map(|c| &c.heads[index]).filter(|h| h.has(OCCUPIED))
+        self.chunks
+            .get(chunk)
+            .map(|c| &c.heads[index])
+            .filter(|h| h.has(OCCUPIED))
     }
 
     /// The key of a row in use.
@@ -277,7 +315,8 @@ impl Rows {
         let (chunk, index) = split(row);
         let chunk = &self.chunks[chunk];
         let len = usize::from(chunk.heads[index].key_len);
-        Key::new(&chunk.keys[index * chunk.stride..][..len]).expect("a row in use has a checked key")
+        Key::new(&chunk.keys[index * chunk.stride..][..len])
+            .expect("a row in use has a checked key")
     }
 
     /// Whether the row is in use for this key.
@@ -313,7 +352,9 @@ mod tests {
     #[test]
     fn rows_keep_their_keys_and_are_reused() {
         let mut rows = Rows::default();
-        let keys: Vec<Vec<u8>> = (0..3 * CHUNK_ROWS).map(|i| vec![i as u8; i % 200 + 1]).collect();
+        let keys: Vec<Vec<u8>> = (0..3 * CHUNK_ROWS)
+            .map(|i| vec![i as u8; i % 200 + 1])
+            .collect();
         let used: Vec<_> = keys
             .iter()
             .map(|k| rows.insert(TenantId(3), Key::new(k).unwrap(), 7).unwrap())

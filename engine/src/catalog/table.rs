@@ -19,7 +19,11 @@ pub(crate) struct Probe<'a> {
 
 impl<'a> Probe<'a> {
     pub(crate) fn new(tenant: TenantId, key: Key<'a>) -> Self {
-        Self { tenant, key, hash: key_hash(tenant, key) }
+        Self {
+            tenant,
+            key,
+            hash: key_hash(tenant, key),
+        }
     }
 }
 
@@ -48,19 +52,24 @@ impl Table {
     /// The row of a key.
     pub(crate) fn find(&self, probe: Probe<'_>) -> Option<Row> {
         let same = |row: &u32| self.rows.is(Row(*row), probe.tenant, probe.key.bytes());
-        self.subs[sub_of(probe.hash)].find(probe.hash, same).map(|row| Row(*row))
+        self.subs[sub_of(probe.hash)]
+            .find(probe.hash, same)
+            .map(|row| Row(*row))
     }
 
     /// Probably the row of a key, without looking at the rows: what to prefetch for [`Table::find`].
     pub(crate) fn guess(&self, probe: Probe<'_>) -> Option<Row> {
-        self.subs[sub_of(probe.hash)].find(probe.hash, |_| true).map(|row| Row(*row))
+        self.subs[sub_of(probe.hash)]
+            .find(probe.hash, |_| true)
+            .map(|row| Row(*row))
     }
 
     /// Adds a key that is not there; `None` when there are no more row numbers.
     pub(crate) fn insert(&mut self, probe: Probe<'_>) -> Option<Row> {
         let row = self.rows.insert(probe.tenant, probe.key, probe.hash)?;
         let rows = &self.rows;
-        self.subs[sub_of(probe.hash)].insert_unique(probe.hash, row.0, |row| rows.head(Row(*row)).hash);
+        self.subs[sub_of(probe.hash)]
+            .insert_unique(probe.hash, row.0, |row| rows.head(Row(*row)).hash);
         Some(row)
     }
 
@@ -102,7 +111,10 @@ mod tests {
             let text = format!("key-{}", dice.below(3000));
             let tenant = TenantId(dice.below(2) as u16);
             let probe = Probe::new(tenant, Key::new(text.as_bytes()).unwrap());
-            assert_eq!(table.find(probe), oracle.get(&(tenant, text.clone())).copied());
+            assert_eq!(
+                table.find(probe),
+                oracle.get(&(tenant, text.clone())).copied()
+            );
             match (table.find(probe), dice.below(2)) {
                 (Some(row), 0) => {
                     table.remove(row);

@@ -1,0 +1,259 @@
+//! Reading: find an object and take a guard on it.
+
+use super::{Catalog, rows::Place, table::Probe};
+use crate::{
+    Row,
+    command::{Answer, BATCH_MAX, GetGrant, Hold, Keys, ObjectStat, Recency, Target, Targets},
+    lease::LeaseEvent,
+    replica::Replica,
+};
+use ziggurat_base::{Code, Error, Extent, Extents, Placement, Timestamp};
+
+/// Keys that are looked up together: enough for the memory system to overlap their misses.
+const GROUP: usize = 32;
+
+/// An object gets no more lease from `exist` once nobody has read it for this many lease spans.
+const IDLE_SPANS: u32 = 3;
+
+impl Catalog {
+    /// Calls `each` with every key and its row, having asked for the memory of a whole group before.
+    pub(super) fn for_each_row(
+        &mut self,
+        keys: Keys<'_>,
+        mut each: impl FnMut(&mut Self, usize, Probe<'_>, Option<Row>),
+    ) {
+        assert!(
+            keys.keys.len() <= BATCH_MAX,
+            "the caller splits larger batches"
+        );
+        for (number, group) in keys.keys.chunks(GROUP).enumerate() {
+            let mut probes = [Probe::new(keys.tenant, group[0]); GROUP];
+            for (probe, key) in probes.iter_mut().zip(group).skip(1) {
+                *probe = Probe::new(keys.tenant, *key);
+            }
+            let probes = &probes[..group.len()];
+            if group.len() > 1 {
+                self.prefetch(probes);
+            }
+            for (index, probe) in probes.iter().enumerate() {
+                let row = self.table.find(*probe);
+                each(self, number * GROUP + index, *probe, row);
+            }
+        }
+    }
+
+    fn prefetch(&self, probes: &[Probe<'_>]) {
+        let mut rows = [None; GROUP];
+        for (row, probe) in rows.iter_mut().zip(probes) {
+            *row = self.table.guess(*probe);
+        }
+        for row in rows.iter().flatten() {
+            self.table.rows.prefetch(*row);
+            self.policy.prefetch(*row);
+        }
+    }
+
+    /// Finds objects and takes a guard on each. `None` is a miss.
+    pub fn locate(
+        &mut self,
+        now: Timestamp,
+        keys: Keys<'_>,
+        recency: Recency,
+    ) -> Vec<Answer<Option<GetGrant>>> {
+        let mut answers = Vec::with_capacity(keys.keys.len());
+        self.for_each_row(keys, |catalog, _, _, row| {
+            let answer = catalog.locate_row(now, row, recency);
+            match answer {
+                Ok(Some(_)) => catalog.stats.locate_hits += 1,
+                Ok(None) => catalog.stats.locate_misses += 1,
+                Err(_) => {}
+            }
+            answers.push(answer);
+        });
+        self.settle();
+        answers
+    }
+
+    fn locate_row(
+        &mut self,
+        now: Timestamp,
+        row: Option<Row>,
+        recency: Recency,
+    ) -> Answer<Option<GetGrant>> {
+        let Some(row) = row else {
+            return Ok(None);
+        };
+        let Some(replicas) = self.readable_targets(row) else {
+            return self.unreadable(now, row).map(|()| None);
+        };
+        let until = now.after(self.config.lease);
+        let head = self.table.head_mut(row);
+        let mut lease = head.lease();
+        lease.step(now, LeaseEvent::Hold, &mut self.seen);
+        let term = lease.hold(now, until);
+        head.set_lease(lease);
+        head.used = now;
+        let grant = GetGrant {
+            ticket: head.ticket,
+            len: head.len,
+            crc: head.crc,
+            replicas,
+            hold: Hold {
+                row,
+                ticket: head.ticket,
+                term,
+            },
+            span: self.config.lease,
+        };
+        if recency == Recency::Touch {
+            self.policy.touch(row);
+        }
+        Ok(Some(grant))
+    }
+
+    /// Where the readable version of a row lies now; `None` when nothing of it can be read.
+    pub(super) fn readable_targets(&self, row: Row) -> Option<Targets> {
+        let head = self.table.head(row);
+        match head.place() {
+            Place::Nowhere => None,
+            Place::Inline { slot, offset } => {
+                let slot = self.fleet.slot(slot);
+                let extents = Extents::One(Extent::new(offset, head.len));
+                let placement = Placement {
+                    segment: slot.id,
+                    extents,
+                    check: None,
+                };
+                slot.serves().then_some(Targets::One(Target {
+                    member: slot.member,
+                    placement,
+                }))
+            }
+            Place::Side(side) => {
+                let readable = self
+                    .sides
+                    .get(side)
+                    .iter()
+                    .filter(|r| r.state == Replica::Readable);
+                let serving = readable.filter(|r| self.fleet.slot(r.slot).serves());
+                let targets: Targets = serving.map(|r| self.fleet.target(r)).collect();
+                (!targets.as_slice().is_empty()).then_some(targets)
+            }
+        }
+    }
+
+    /// A row without anything to read: not yet, or not any more.
+    fn unreadable(&mut self, now: Timestamp, row: Row) -> Answer<()> {
+        let head = self.table.head(row);
+        let writing = head.writing();
+        if head.readable() {
+            self.lose(now, row);
+        }
+        if writing {
+            return Err(Error::new(
+                Code::ReplicaIsNotReady,
+                "the object is being written",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether objects are readable. Promises each its lease, unless nobody reads it; recency stays as it is.
+    pub fn exist(&mut self, now: Timestamp, keys: Keys<'_>) -> Vec<Answer<bool>> {
+        let mut answers = Vec::with_capacity(keys.keys.len());
+        self.for_each_row(keys, |catalog, _, _, row| {
+            let found = row.is_some_and(|row| catalog.exist_row(now, row));
+            if found {
+                catalog.stats.exist_hits += 1;
+            } else {
+                catalog.stats.exist_misses += 1;
+            }
+            answers.push(Ok(found));
+        });
+        self.settle();
+        answers
+    }
+
+    fn exist_row(&mut self, now: Timestamp, row: Row) -> bool {
+        if !self.serves(row) {
+            return false;
+        }
+        let idle = self.config.lease * IDLE_SPANS;
+        let until = now.after(self.config.lease);
+        let head = self.table.head_mut(row);
+        if now.since(head.used) <= idle {
+            let mut lease = head.lease();
+            lease.step(now, LeaseEvent::Promise, &mut self.seen);
+            lease.promise(now, until);
+            head.set_lease(lease);
+        }
+        true
+    }
+
+    /// Whether something of the row can be read; as [`Catalog::readable_targets`], without making the targets.
+    pub(super) fn serves(&self, row: Row) -> bool {
+        match self.table.head(row).place() {
+            Place::Nowhere => false,
+            Place::Inline { slot, .. } => self.fleet.slot(slot).serves(),
+            Place::Side(side) => {
+                let mut replicas = self.sides.get(side).iter();
+                replicas.any(|r| r.state == Replica::Readable && self.fleet.slot(r.slot).serves())
+            }
+        }
+    }
+
+    /// Marks objects as just used, in this order.
+    pub fn touch(&mut self, keys: Keys<'_>) {
+        self.for_each_row(keys, |catalog, _, _, row| {
+            if let Some(row) = row.filter(|row| catalog.table.head(*row).readable()) {
+                catalog.policy.touch(row);
+            }
+        });
+        self.settle();
+    }
+
+    /// Takes guards back. Holds that are not valid any more are passed over.
+    pub fn give_back(&mut self, now: Timestamp, holds: &[Hold]) {
+        assert!(holds.len() <= BATCH_MAX, "the caller splits larger batches");
+        for hold in holds {
+            let Some(head) = self
+                .table
+                .rows
+                .get(hold.row)
+                .filter(|head| head.ticket == hold.ticket)
+            else {
+                continue;
+            };
+            let before = head.lease();
+            let mut lease = before;
+            if lease.give_back(now, hold.term) {
+                before.step(now, LeaseEvent::Return, &mut self.seen);
+                self.stats.holds_returned += 1;
+            }
+            self.table.head_mut(hold.row).set_lease(lease);
+        }
+        self.settle();
+    }
+
+    /// Everything about objects, for people. Takes no guard and leaves recency as it is.
+    #[must_use]
+    pub fn stat(&self, now: Timestamp, keys: Keys<'_>) -> Vec<Answer<Option<ObjectStat>>> {
+        let one = |key| {
+            let row = self.table.find(Probe::new(keys.tenant, key))?;
+            let replicas = self.readable_targets(row)?;
+            let head = self.table.head(row);
+            let tags = self.tags.get(row);
+            Some(ObjectStat {
+                len: head.len,
+                ticket: head.ticket,
+                crc: head.crc,
+                replicas,
+                lease: head.lease().until.since(now),
+                parent: tags.and_then(|t| t.parent.clone()),
+                group: tags.and_then(|t| t.group.clone()),
+                hint: tags.map_or_else(Default::default, |t| t.hint),
+            })
+        };
+        keys.keys.iter().map(|key| Ok(one(*key))).collect()
+    }
+}

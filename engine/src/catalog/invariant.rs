@@ -1,0 +1,172 @@
+//! What is true of a partition after every call. Cited by number in asserts, tests and docs.
+//!
+//! * **I1** Extents held by replicas of any state are disjoint within their segment and lie inside it.
+//! * **I2** Of each segment that serves, free space plus the footprints of what is held is its capacity.
+//! * **I3** Space is held by exactly one record: readable, being written, waiting for a fence, or cooling.
+//! * **I4** A key leads to the row that has it, and every row in use is found by its key.
+//! * **I5** A row in use has a readable version, or an open write, or both.
+//! * **I6** The policy is told of every readable version, and of nothing else.
+//! * **I7** Tickets are unique; every ticket in use is at most the newest one issued.
+//! * **I8** An open write and its row name each other.
+//! * **I9** A leased object is not evicted (asserted where it would happen).
+//! * **I10** Counters agree with what is counted: objects, extents, used bytes, references.
+//! * **I11**, **I12** belong to the shelf: a lower or fenced ticket never writes; a read of another version is refused.
+//! * **I13** One call takes at most `STEPS_MAX` steps beyond its batch.
+
+use super::{Catalog, ReplicaRecord, rows::Place, table::Probe};
+use crate::{Row, replica::Replica};
+use std::collections::BTreeMap;
+use ziggurat_base::Extent;
+
+impl Catalog {
+    /// Checks every invariant; takes time in proportion to the number of objects.
+    ///
+    /// # Panics
+    /// When one is broken, naming it.
+    pub fn check(&self) {
+        let held = self.check_rows();
+        self.check_writes();
+        self.check_space(held);
+    }
+
+    /// I4 to I8; returns the replica records of all rows.
+    fn check_rows(&self) -> Vec<ReplicaRecord> {
+        let mut held = Vec::new();
+        let (mut rows, mut objects, mut extents, mut tagged) = (0, 0, 0, 0);
+        for number in 0..self.table.rows.end() {
+            let row = Row(number);
+            let Some(head) = self.table.rows.get(row) else {
+                continue;
+            };
+            rows += 1;
+            tagged += usize::from(head.tagged());
+            let probe = Probe::new(head.tenant, self.table.rows.key(row));
+            assert_eq!(
+                self.table.find(probe),
+                Some(row),
+                "I4: a row is found by its key"
+            );
+            assert!(
+                head.readable() || head.writing(),
+                "I5: row {row:?} has neither version nor write"
+            );
+            assert_eq!(
+                head.writing(),
+                self.opens.by_row.contains_key(&row),
+                "I8: {row:?}"
+            );
+            assert!(head.ticket <= self.newest_ticket(), "I7: {}", head.ticket);
+            extents += self.extent_count(row);
+            match head.place() {
+                Place::Nowhere => continue,
+                Place::Inline { slot, offset } => held.push(ReplicaRecord {
+                    state: Replica::Readable,
+                    slot,
+                    position: 0,
+                    extents: ziggurat_base::Extents::One(Extent::new(offset, head.len)),
+                    check: None,
+                }),
+                Place::Side(side) => {
+                    let records = self.sides.get(side);
+                    let whole = |r: &ReplicaRecord| r.extents.len().0 == head.len;
+                    assert!(
+                        !records.is_empty() && records.iter().all(whole),
+                        "I3: {records:?}"
+                    );
+                    held.extend_from_slice(records);
+                }
+            }
+            objects += 1;
+        }
+        assert_eq!(rows, self.table.rows.count(), "I10: rows");
+        assert_eq!(tagged, self.tags.count(), "I10: tags");
+        assert_eq!(
+            (objects, extents),
+            (self.stats.objects, self.stats.extents),
+            "I10: objects and extents"
+        );
+        held
+    }
+
+    fn check_writes(&self) {
+        assert_eq!(
+            self.opens.open.len(),
+            self.opens.by_row.len(),
+            "I8: writes and their rows"
+        );
+        for (ticket, open) in &self.opens.open {
+            assert_eq!(
+                self.opens.by_row.get(&open.row),
+                Some(ticket),
+                "I8: write {ticket}"
+            );
+            assert!(*ticket <= self.newest_ticket(), "I7: {ticket}");
+            let states = open.replicas.iter().all(|r| r.state == Replica::Writing);
+            assert!(states, "I3: write {ticket} keeps {:?}", open.replicas);
+        }
+        for (ticket, closing) in &self.opens.closing {
+            let fencing = closing.replicas.iter().all(|r| r.state == Replica::Fencing);
+            assert!(
+                fencing && !closing.replicas.is_empty(),
+                "I3: closing {ticket} keeps {:?}",
+                closing.replicas
+            );
+        }
+    }
+
+    /// I1 to I3 and I10 for space.
+    fn check_space(&self, rows: Vec<ReplicaRecord>) {
+        let open = self.opens.open.values().flat_map(|o| &o.replicas);
+        let closing = self.opens.closing.values().flat_map(|c| &c.replicas);
+        let cooling = self.cooling.records.values().flatten();
+        let mut by_slot: BTreeMap<u16, Vec<Extent>> = BTreeMap::new();
+        let mut references: BTreeMap<u16, u64> = BTreeMap::new();
+        for record in rows.iter().chain(open).chain(closing).chain(cooling) {
+            *references.entry(record.slot).or_default() += 1;
+            let extents = record
+                .extents
+                .as_slice()
+                .iter()
+                .chain(&record.check)
+                .filter(|e| e.len > 0);
+            by_slot.entry(record.slot).or_default().extend(extents);
+        }
+        let mut used_in_all = 0;
+        for (slot, here) in self.fleet.slots() {
+            assert_eq!(
+                references.get(&slot).copied().unwrap_or(0),
+                here.references,
+                "I10: references of {}",
+                here.id
+            );
+            if !here.serves() {
+                continue;
+            }
+            let mut extents = by_slot.remove(&slot).unwrap_or_default();
+            extents.sort_by_key(|e| e.offset);
+            for pair in extents.windows(2) {
+                assert!(
+                    !pair[0].overlaps(pair[1]),
+                    "I1: {pair:?} overlap in {}",
+                    here.id
+                );
+            }
+            assert!(
+                extents
+                    .last()
+                    .is_none_or(|e| e.end() <= here.space.capacity()),
+                "I1: {extents:?} leave {}",
+                here.id
+            );
+            let used: u64 = extents.iter().map(|e| here.space.footprint(e.len)).sum();
+            assert_eq!(
+                used + here.space.free(),
+                here.space.capacity(),
+                "I2: {}",
+                here.id
+            );
+            used_in_all += used;
+        }
+        assert_eq!(used_in_all, self.fleet.used, "I10: used bytes");
+    }
+}

@@ -1,0 +1,152 @@
+//! Taking objects away: on request, with their segments, or to make room.
+
+use super::{Catalog, fleet::ReplicaRecord, rows::Place};
+use crate::{
+    Row,
+    command::{Answer, Force, Keys},
+    replica::{Replica, ReplicaEvent},
+    write::WriteEvent,
+};
+use ziggurat_base::{Code, Error, Extent, Extents, Ticket, Timestamp};
+
+impl Catalog {
+    /// Removes objects.
+    pub fn remove(&mut self, now: Timestamp, keys: Keys<'_>, force: Force) -> Vec<Answer<()>> {
+        let mut answers = Vec::with_capacity(keys.keys.len());
+        self.for_each_row(keys, |catalog, _, _, row| {
+            let answer = match row {
+                Some(row) => catalog.remove_row(now, row, force),
+                None => Err(Code::ObjectNotFound.into()),
+            };
+            answers.push(answer);
+        });
+        self.settle();
+        answers
+    }
+
+    pub(super) fn remove_row(&mut self, now: Timestamp, row: Row, force: Force) -> Answer<()> {
+        let head = self.table.head(row);
+        if !self.serves(row) {
+            let writing = head.writing();
+            if head.readable() {
+                self.lose(now, row);
+            }
+            return match (writing, force) {
+                (true, Force::Yes) => {
+                    self.preempt(row);
+                    self.stats.removed += 1;
+                    Ok(())
+                }
+                (true, Force::No) => Err(Error::new(
+                    Code::ReplicaIsNotReady,
+                    "the object is being written",
+                )),
+                (false, _) => Err(Code::ObjectNotFound.into()),
+            };
+        }
+        if force == Force::No && head.leased(now) {
+            let left = ziggurat_base::unit::human_span(head.lease().until.since(now));
+            return Err(Error::new(
+                Code::ObjectHasLease,
+                format!("a reader holds the object for up to {left}"),
+            ));
+        }
+        if head.writing() {
+            self.preempt(row);
+        }
+        self.policy.remove(row);
+        self.retire(now, row);
+        self.stats.removed += 1;
+        Ok(())
+    }
+
+    fn preempt(&mut self, row: Row) {
+        let ticket = self.opens.by_row[&row];
+        self.stats.puts_preempted += 1;
+        self.close(ticket, WriteEvent::Preempt);
+    }
+
+    /// Takes the readable version out of a row, and the row out of the table unless it is being written. The policy has
+    /// been told. Space that a reader may still use cools until its guard has ended.
+    pub(super) fn retire(&mut self, now: Timestamp, row: Row) {
+        let head = self.table.head(row);
+        if head.writing()
+            && let Some(ticket) = self
+                .opens
+                .by_row
+                .get(&row)
+                .copied()
+                .filter(|ticket| *ticket == head.ticket)
+        {
+            // Replicas of this very version are still being written.
+            self.close(ticket, WriteEvent::Expire);
+        }
+        let guard = self.table.head(row).lease();
+        let cooling = guard.until > now;
+        let mut kept = Vec::new();
+        for mut record in self.take_version(row) {
+            if !self.fleet.slot(record.slot).serves() {
+                self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
+                continue;
+            }
+            self.seen.must(&mut record.state, ReplicaEvent::Retire);
+            if cooling {
+                kept.push(record);
+            } else {
+                self.fleet.free(record, ReplicaEvent::Cool, &mut self.seen);
+            }
+        }
+        if !kept.is_empty() {
+            self.cooling.next += 1;
+            self.cooling
+                .records
+                .insert((guard.until, self.cooling.next), kept);
+        }
+        if !self.table.head(row).writing() {
+            self.drop_row(row);
+        }
+    }
+
+    /// The version's bytes are gone with their segments: a miss from now on, for the policy too.
+    pub(super) fn lose(&mut self, now: Timestamp, row: Row) {
+        self.stats.lost += 1;
+        self.policy.remove(row);
+        self.retire(now, row);
+    }
+
+    /// The replicas of the readable version; the row has none any more.
+    fn take_version(&mut self, row: Row) -> Vec<ReplicaRecord> {
+        self.stats.objects -= 1;
+        self.stats.extents -= self.extent_count(row);
+        let head = self.table.head_mut(row);
+        let (place, len) = (head.place(), head.len);
+        head.set_place(Place::Nowhere);
+        head.ticket = Ticket::NONE;
+        match place {
+            Place::Nowhere => Vec::new(),
+            Place::Inline { slot, offset } => vec![ReplicaRecord {
+                state: Replica::Readable,
+                slot,
+                position: 0,
+                extents: Extents::One(Extent::new(offset, len)),
+                check: None,
+            }],
+            Place::Side(side) => {
+                let records = self.sides.remove(side);
+                debug_assert!(
+                    records.iter().all(|r| r.state == Replica::Readable),
+                    "open writes are closed before"
+                );
+                records
+            }
+        }
+    }
+
+    /// Removes a row without a version.
+    pub(super) fn drop_row(&mut self, row: Row) {
+        if self.table.head(row).tagged() {
+            self.tags.remove(row);
+        }
+        self.table.remove(row);
+    }
+}

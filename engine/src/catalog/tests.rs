@@ -1,0 +1,706 @@
+use super::{Catalog, Config};
+use crate::{
+    catalog::Matcher,
+    command::{
+        Effect, Force, GetGrant, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem, Recency,
+        ScanAction, SegmentOffer, Wish, Written,
+    },
+};
+use std::{collections::BTreeMap, time::Duration};
+use ziggurat_base::{
+    ByteCount, Code, Crc32, Era, Error, Key, MemberId, SegmentId, TenantId, Ticket, Timestamp,
+    hash::Dice,
+};
+
+const MS: u64 = 1_000_000;
+const TENANT: TenantId = TenantId(0);
+
+/// A partition with one node and one writer, and a clock.
+struct Rig {
+    catalog: Catalog,
+    now: Timestamp,
+    node: MemberId,
+    writer: MemberId,
+    segments: Vec<SegmentId>,
+}
+
+fn key(text: &str) -> Key<'_> {
+    Key::new(text.as_bytes()).unwrap()
+}
+
+impl Rig {
+    fn new(config: Config, capacities: &[u64]) -> Self {
+        let mut catalog = Catalog::new(
+            Config {
+                paranoid: true,
+                ..config
+            },
+            Era(7),
+        );
+        let now = Timestamp(MS);
+        let offer = MemberOffer {
+            in_process: true,
+            ..MemberOffer::default()
+        };
+        let node = catalog.join(now, &offer).unwrap();
+        let writer = catalog.join(now, &offer).unwrap();
+        let mount = |(i, capacity): (usize, &u64)| {
+            let offer = SegmentOffer {
+                name: format!("seg{i}").into(),
+                capacity: ByteCount(*capacity),
+                highest_era: Era(0),
+            };
+            catalog.mount(now, node, &offer).unwrap()
+        };
+        let segments = capacities.iter().enumerate().map(mount).collect();
+        Self {
+            catalog,
+            now,
+            node,
+            writer,
+            segments,
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = Timestamp(self.now.0 + ms * MS);
+        while self.catalog.tick(self.now).more {}
+    }
+
+    fn start(&mut self, text: &str, len: u64) -> Result<PutAnswer, Error> {
+        self.start_wish(text, len, &Wish::default())
+    }
+
+    fn start_wish(&mut self, text: &str, len: u64, wish: &Wish) -> Result<PutAnswer, Error> {
+        let items = [PutItem::new(key(text), len)];
+        self.catalog
+            .put_start(self.now, self.writer, TENANT, &items, wish)
+            .remove(0)
+    }
+
+    fn granted(&mut self, text: &str, len: u64) -> PutGrant {
+        match self.start(text, len).unwrap() {
+            PutAnswer::Granted(grant) => grant,
+            PutAnswer::Existed => panic!("{text} exists"),
+        }
+    }
+
+    fn end(&mut self, ticket: Ticket) -> Result<u32, Error> {
+        let end = PutEnd {
+            ticket,
+            crc: Crc32(1),
+            written: Written::All,
+        };
+        self.catalog
+            .put_end(self.now, &[end])
+            .remove(0)
+            .map(|done| done.replicas)
+    }
+
+    fn put(&mut self, text: &str, len: u64) -> Ticket {
+        let ticket = self.granted(text, len).ticket;
+        self.end(ticket).unwrap();
+        ticket
+    }
+
+    fn locate(&mut self, text: &str) -> Result<Option<GetGrant>, Error> {
+        let keys = [key(text)];
+        self.catalog
+            .locate(
+                self.now,
+                Keys {
+                    tenant: TENANT,
+                    keys: &keys,
+                },
+                Recency::Touch,
+            )
+            .remove(0)
+    }
+
+    fn exist(&mut self, text: &str) -> bool {
+        let keys = [key(text)];
+        self.catalog
+            .exist(
+                self.now,
+                Keys {
+                    tenant: TENANT,
+                    keys: &keys,
+                },
+            )
+            .remove(0)
+            .unwrap()
+    }
+
+    fn remove(&mut self, text: &str, force: Force) -> Result<(), Code> {
+        let keys = [key(text)];
+        let answer = self
+            .catalog
+            .remove(
+                self.now,
+                Keys {
+                    tenant: TENANT,
+                    keys: &keys,
+                },
+                force,
+            )
+            .remove(0);
+        answer.map_err(|e| e.code())
+    }
+
+    /// Acknowledges every fence that was asked for.
+    fn fence_all(&mut self) -> usize {
+        let effects = self.catalog.take_effects();
+        for Effect::Fence {
+            member,
+            ticket,
+            placement,
+        } in &effects
+        {
+            self.catalog.fenced(*member, *ticket, placement.segment);
+        }
+        effects.len()
+    }
+
+    fn used(&self) -> u64 {
+        self.catalog.stats().used
+    }
+}
+
+#[test]
+fn put_get_remove_returns_to_the_start() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let grant = rig.granted("a", 1000);
+    assert_eq!(rig.locate("a").unwrap_err().code(), Code::ReplicaIsNotReady);
+    assert!(!rig.exist("a"));
+    assert_eq!(rig.end(grant.ticket).unwrap(), 1);
+    let got = rig.locate("a").unwrap().unwrap();
+    assert_eq!(
+        (got.ticket, got.len, got.crc),
+        (grant.ticket, 1000, Crc32(1))
+    );
+    assert_eq!(got.replicas, grant.targets);
+    assert_eq!(rig.remove("a", Force::No), Err(Code::ObjectHasLease));
+    rig.catalog.give_back(rig.now, &[got.hold]);
+    assert_eq!(rig.remove("a", Force::No), Ok(()));
+    assert_eq!(rig.remove("a", Force::No), Err(Code::ObjectNotFound));
+    assert_eq!(rig.locate("a").unwrap(), None);
+    assert_eq!(rig.used(), 0);
+}
+
+#[test]
+fn an_empty_value_is_a_value() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    rig.put("empty", 0);
+    assert!(rig.exist("empty"));
+    assert_eq!(rig.locate("empty").unwrap().unwrap().len, 0);
+    assert_eq!(rig.used(), 0);
+}
+
+#[test]
+fn a_readable_key_keeps_its_value() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    rig.put("a", 10);
+    assert_eq!(rig.start("a", 20).unwrap(), PutAnswer::Existed);
+    let open = rig.granted("b", 10);
+    assert_eq!(
+        rig.start("b", 10).unwrap_err().code(),
+        Code::ObjectAlreadyExists
+    );
+    rig.end(open.ticket).unwrap();
+    assert_eq!(rig.start("b", 10).unwrap(), PutAnswer::Existed);
+}
+
+#[test]
+fn a_repeated_put_end_gets_the_same_answer_and_another_sum_is_refused() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let ticket = rig.put("a", 10);
+    assert_eq!(rig.end(ticket).unwrap(), 1);
+    let other = PutEnd {
+        ticket,
+        crc: Crc32(2),
+        written: Written::All,
+    };
+    let refused = rig
+        .catalog
+        .put_end(rig.now, &[other])
+        .remove(0)
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::ChecksumMismatch);
+}
+
+#[test]
+fn a_zombie_is_pre_empted_and_its_space_waits_for_the_fence() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let zombie = rig.granted("a", 4096);
+    rig.pass(29_000);
+    assert_eq!(
+        rig.start("a", 4096).unwrap_err().code(),
+        Code::ObjectAlreadyExists
+    );
+    rig.pass(2_000);
+    let second = rig.granted("a", 4096);
+    assert_ne!(
+        zombie.targets, second.targets,
+        "the space of the zombie is not reused"
+    );
+    assert_eq!(
+        rig.end(zombie.ticket).unwrap_err().code(),
+        Code::InvalidWrite
+    );
+    rig.end(second.ticket).unwrap();
+    assert_eq!(rig.used(), 8192);
+    assert_eq!(rig.fence_all(), 1);
+    assert_eq!(rig.used(), 4096);
+    assert_eq!(rig.locate("a").unwrap().unwrap().ticket, second.ticket);
+}
+
+#[test]
+fn an_old_write_is_given_up_unless_it_is_young() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let old = rig.granted("a", 100);
+    rig.pass(599_000);
+    let young = rig.granted("b", 100);
+    rig.pass(2_000);
+    assert_eq!(rig.end(old.ticket).unwrap_err().code(), Code::InvalidWrite);
+    assert_eq!(rig.locate("a").unwrap(), None);
+    assert_eq!(rig.end(young.ticket).unwrap(), 1);
+}
+
+#[test]
+fn a_renewed_write_is_not_pre_empted() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let grant = rig.granted("a", 100);
+    rig.pass(20_000);
+    rig.catalog
+        .renew(rig.now, &[grant.ticket])
+        .remove(0)
+        .unwrap();
+    rig.pass(20_000);
+    assert!(rig.start("a", 100).is_err());
+    rig.end(grant.ticket).unwrap();
+    assert!(
+        rig.catalog
+            .renew(rig.now, &[grant.ticket])
+            .remove(0)
+            .is_err()
+    );
+}
+
+#[test]
+fn a_revoked_write_leaves_nothing_behind() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let grant = rig.granted("a", 100_000);
+    assert!(rig.catalog.revoke(&[grant.ticket]).remove(0).is_ok());
+    assert!(rig.catalog.revoke(&[grant.ticket]).remove(0).is_err());
+    assert_eq!(rig.locate("a").unwrap(), None);
+    assert!(rig.used() > 0, "until the writer is fenced");
+    rig.fence_all();
+    assert_eq!(rig.used(), 0);
+    rig.put("a", 5);
+}
+
+#[test]
+fn replicas_go_to_distinct_segments_and_may_end_one_by_one() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20, 1 << 20, 1 << 20]);
+    let wish = Wish {
+        replicas: 5,
+        ..Wish::default()
+    };
+    let PutAnswer::Granted(grant) = rig.start_wish("a", 200_000, &wish).unwrap() else {
+        panic!()
+    };
+    let mut segments: Vec<_> = grant
+        .targets
+        .as_slice()
+        .iter()
+        .map(|t| t.placement.segment)
+        .collect();
+    segments.sort_unstable();
+    assert_eq!(segments, rig.segments, "as many as there are segments");
+    let mut end = |written| {
+        let end = PutEnd {
+            ticket: grant.ticket,
+            crc: Crc32(1),
+            written: Written::Each(written),
+        };
+        rig.catalog.put_end(rig.now, &[end]).remove(0)
+    };
+    assert_eq!(
+        end(vec![Some(true)]).unwrap_err().code(),
+        Code::InvalidParams
+    );
+    assert_eq!(end(vec![None, Some(true), None]).unwrap().replicas, 1);
+    assert_eq!(end(vec![Some(false), None, None]).unwrap().replicas, 1);
+    assert_eq!(end(vec![None, None, Some(true)]).unwrap().replicas, 2);
+    assert_eq!(rig.fence_all(), 1);
+    assert_eq!(
+        rig.locate("a").unwrap().unwrap().replicas.as_slice().len(),
+        2
+    );
+    rig.pass(11_000);
+    rig.remove("a", Force::No).unwrap();
+    assert_eq!(rig.used(), 0);
+}
+
+#[test]
+fn a_write_without_a_good_replica_fails() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let grant = rig.granted("a", 10);
+    let end = PutEnd {
+        ticket: grant.ticket,
+        crc: Crc32(1),
+        written: Written::Each(vec![Some(false)]),
+    };
+    assert_eq!(
+        rig.catalog
+            .put_end(rig.now, &[end])
+            .remove(0)
+            .unwrap_err()
+            .code(),
+        Code::WriteFail
+    );
+    assert_eq!(rig.locate("a").unwrap(), None);
+    rig.fence_all();
+    assert_eq!(rig.used(), 0);
+}
+
+#[test]
+fn a_forced_removal_keeps_the_space_until_the_guard_has_ended() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    rig.put("a", 4096);
+    rig.locate("a").unwrap().unwrap();
+    assert_eq!(rig.remove("a", Force::Yes), Ok(()));
+    assert_eq!(rig.locate("a").unwrap(), None);
+    assert_eq!(rig.used(), 4096);
+    rig.pass(10_001);
+    assert_eq!(rig.used(), 0);
+    let open = rig.granted("b", 10);
+    assert_eq!(rig.remove("b", Force::No), Err(Code::ReplicaIsNotReady));
+    assert_eq!(rig.remove("b", Force::Yes), Ok(()));
+    assert!(rig.end(open.ticket).is_err());
+}
+
+#[test]
+fn least_recently_used_goes_first_and_leased_objects_stay() {
+    let config = Config {
+        high_watermark: 1.0,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(config, &[8 * 4096]);
+    for i in 0..8 {
+        rig.put(&format!("k{i}"), 4096);
+    }
+    let held = rig.locate("k0").unwrap().unwrap();
+    rig.put("new0", 4096);
+    assert_eq!(rig.locate("k1").unwrap(), None);
+    assert!(rig.locate("k0").unwrap().is_some());
+    rig.catalog.give_back(rig.now, &[held.hold]);
+    for i in 0..6 {
+        rig.put(&format!("new{}", i + 1), 4096);
+    }
+    assert!(
+        rig.locate("k0").unwrap().is_some(),
+        "still held by the second reader"
+    );
+    assert_eq!(rig.catalog.stats().evicted, 7);
+}
+
+#[test]
+fn everything_leased_is_a_retryable_refusal() {
+    let config = Config {
+        high_watermark: 1.0,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(config, &[2 * 4096]);
+    rig.put("a", 4096);
+    rig.put("b", 4096);
+    rig.locate("a").unwrap();
+    rig.locate("b").unwrap();
+    assert_eq!(rig.start("c", 4096).unwrap_err().code(), Code::Backpressure);
+    rig.pass(10_001);
+    rig.put("c", 4096);
+}
+
+#[test]
+fn a_hopeless_size_evicts_nothing() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20, 1 << 20]);
+    for i in 0..10 {
+        rig.put(&format!("k{i}"), 100_000);
+    }
+    let refused = rig.start("huge", (1 << 20) + 1).unwrap_err();
+    assert_eq!(refused.code(), Code::NoAvailableHandle);
+    assert_eq!(rig.catalog.stats().evicted, 0);
+}
+
+#[test]
+fn eviction_ahead_of_need_keeps_to_the_watermarks() {
+    let mut rig = Rig::new(Config::default(), &[1000 * 4096]);
+    let mut lowest_after_full = u64::MAX;
+    for i in 0..3000 {
+        rig.put(&format!("k{i}"), 4096);
+        assert!(rig.used() <= 902 * 4096, "{i}: {}", rig.used());
+        if i > 1000 {
+            lowest_after_full = lowest_after_full.min(rig.used());
+        }
+    }
+    assert!(
+        (848 * 4096..=852 * 4096).contains(&lowest_after_full),
+        "{lowest_after_full}"
+    );
+}
+
+#[test]
+fn pollers_do_not_keep_alive_what_nobody_reads() {
+    let config = Config {
+        lease: Duration::from_millis(500),
+        high_watermark: 1.0,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(config, &[100 * 4096]);
+    for i in 0..100 {
+        rig.put(&format!("old{i}"), 4096);
+    }
+    let mut failed = 0;
+    for step in 0..1000 {
+        rig.pass(4);
+        for i in 0..100 {
+            rig.exist(&format!("old{i}"));
+        }
+        if step < 500 {
+            continue;
+        }
+        match rig.start(&format!("new{step}"), 4096) {
+            Ok(PutAnswer::Granted(grant)) => assert!(rig.end(grant.ticket).is_ok()),
+            _ => failed += 1,
+        }
+    }
+    assert_eq!(
+        failed, 0,
+        "from the fourth lease span on every put finds room"
+    );
+}
+
+#[test]
+fn a_lost_member_takes_its_objects_with_it_and_the_rest_stays() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let other = rig.catalog.join(rig.now, &MemberOffer::default()).unwrap();
+    let offer = SegmentOffer {
+        name: "other".into(),
+        capacity: ByteCount(1 << 20),
+        highest_era: Era(0),
+    };
+    rig.catalog.mount(rig.now, other, &offer).unwrap();
+    let mut on_other = 0;
+    for i in 0..40 {
+        let grant = rig.granted(&format!("k{i}"), 1000);
+        on_other += u32::from(grant.targets.as_slice()[0].member == other);
+        rig.end(grant.ticket).unwrap();
+    }
+    assert!((5..35).contains(&on_other));
+    for _ in 0..11 {
+        rig.pass(1000);
+    }
+    assert!(rig.catalog.ping(rig.now, other).is_err());
+    let found = (0..40)
+        .filter(|i| rig.locate(&format!("k{i}")).unwrap().is_some())
+        .count();
+    assert_eq!(found as u32, 40 - on_other);
+    assert_eq!(
+        rig.catalog.stats().segments,
+        1,
+        "the slot of the lost segment is free again"
+    );
+    rig.catalog.mount(rig.now, rig.node, &offer).unwrap();
+}
+
+#[test]
+fn a_stall_of_our_own_is_not_the_death_of_others() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let other = rig.catalog.join(rig.now, &MemberOffer::default()).unwrap();
+    rig.pass(100);
+    rig.pass(60_000);
+    assert!(rig.catalog.ping(rig.now, other).is_ok());
+}
+
+#[test]
+fn a_graceful_unmount_serves_readers_until_it_is_over() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    rig.put("a", 100);
+    let segment = rig.segments[0];
+    rig.catalog
+        .unmount(rig.now, rig.node, segment, Duration::from_secs(5))
+        .unwrap();
+    assert_eq!(
+        rig.start("b", 100).unwrap_err().code(),
+        Code::NoAvailableHandle
+    );
+    assert!(rig.locate("a").unwrap().is_some());
+    assert!(
+        rig.catalog
+            .unmount(rig.now, rig.node, segment, Duration::ZERO)
+            .is_err()
+    );
+    rig.pass(5_001);
+    assert_eq!(rig.locate("a").unwrap(), None);
+    assert_eq!(rig.catalog.segments(), []);
+}
+
+#[test]
+fn an_era_that_a_member_has_seen_is_exceeded() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let before = rig.put("a", 1);
+    let offer = SegmentOffer {
+        name: "later".into(),
+        capacity: ByteCount(1 << 20),
+        highest_era: Era(50),
+    };
+    rig.catalog.mount(rig.now, rig.node, &offer).unwrap();
+    assert_eq!(rig.catalog.era(), Era(51));
+    let after = rig.put("b", 1);
+    assert!(after > before && after.era() == Era(51));
+}
+
+#[test]
+fn scans_see_every_object_once_and_spare_the_leased() {
+    let mut rig = Rig::new(Config::default(), &[64 << 20]);
+    for i in 0..2000 {
+        rig.put(&format!("k{i:04}"), 10);
+    }
+    rig.locate("k0007").unwrap();
+    let run = |rig: &mut Rig, pattern: &str, action| {
+        let matcher = Matcher::new(pattern).unwrap();
+        let (mut keys, mut removed, mut leased) = (Vec::new(), 0, 0);
+        let mut cursor = Some(rig.catalog.scan_start());
+        while let Some(at) = cursor {
+            let page = rig.catalog.scan(rig.now, TENANT, &matcher, action, at);
+            keys.extend(page.keys);
+            removed += page.removed;
+            leased += page.leased;
+            cursor = page.next;
+        }
+        (keys.len(), removed, leased)
+    };
+    assert_eq!(run(&mut rig, "", ScanAction::List), (2000, 0, 0));
+    assert_eq!(run(&mut rig, "^k00", ScanAction::List), (100, 0, 0));
+    assert_eq!(
+        run(&mut rig, "^k00", ScanAction::Remove(Force::No)),
+        (0, 99, 1)
+    );
+    assert_eq!(
+        run(&mut rig, "", ScanAction::Remove(Force::Yes)),
+        (0, 1901, 0)
+    );
+    assert_eq!(rig.catalog.stats().objects, 0);
+}
+
+#[test]
+fn patterns_are_checked_and_linear() {
+    for bad in ["(", "[", r"(a)\1", "(?=a)"] {
+        assert_eq!(
+            Matcher::new(bad).unwrap_err().code(),
+            Code::InvalidParams,
+            "{bad}"
+        );
+    }
+    let evil = Matcher::new("(a+)+$").unwrap();
+    let long = [b'a'; 4096];
+    assert!(evil.matches(Key::new(&long).unwrap()));
+}
+
+/// A random history against a model of what must be readable, with every invariant checked after every call.
+#[test]
+fn a_random_history_agrees_with_the_model() {
+    for seed in 0..12 {
+        random_history(seed);
+    }
+}
+
+fn random_history(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let config = Config {
+        lease: Duration::from_millis(200),
+        write_discard: Duration::from_millis(500),
+        write_release: Duration::from_millis(2000),
+        seed,
+        ..Config::default()
+    };
+    let mut rig = Rig::new(config, &[600_000, 900_000]);
+    let mut open: Vec<(String, PutGrant)> = Vec::new();
+    let mut newest: BTreeMap<String, Ticket> = BTreeMap::new();
+    for _ in 0..1500 {
+        let text = format!("key{}", dice.below(60));
+        let len = [0, 17, 5000, 65_536, 70_000, 300_000][dice.below(6) as usize];
+        match dice.below(12) {
+            0..4 => {
+                let wish = Wish {
+                    replicas: 1 + dice.below(2) as u8,
+                    ..Wish::default()
+                };
+                if let Ok(PutAnswer::Granted(grant)) = rig.start_wish(&text, len, &wish) {
+                    open.push((text, grant));
+                }
+            }
+            4..6 if !open.is_empty() => {
+                let index = dice.below(open.len() as u64) as usize;
+                let (text, grant) = open.swap_remove(index);
+                let results = grant
+                    .targets
+                    .as_slice()
+                    .iter()
+                    .map(|_| [Some(true), Some(false), None][dice.below(3) as usize]);
+                let end = PutEnd {
+                    ticket: grant.ticket,
+                    crc: Crc32(9),
+                    written: Written::Each(results.collect()),
+                };
+                if rig
+                    .catalog
+                    .put_end(rig.now, std::slice::from_ref(&end))
+                    .remove(0)
+                    .is_ok_and(|done| done.replicas > 0)
+                {
+                    newest.insert(text.clone(), grant.ticket);
+                }
+                if matches!(&end.written, Written::Each(list) if list.contains(&None)) {
+                    open.push((text, grant));
+                }
+            }
+            6 if !open.is_empty() => {
+                let (_, grant) = open.swap_remove(0);
+                rig.catalog.revoke(&[grant.ticket]);
+            }
+            7..9 => {
+                if let Ok(Some(grant)) = rig.locate(&text) {
+                    assert_eq!(
+                        Some(&grant.ticket),
+                        newest.get(&text),
+                        "seed {seed}: {text} has another version"
+                    );
+                    if dice.below(2) == 0 {
+                        rig.catalog.give_back(rig.now, &[grant.hold]);
+                    }
+                }
+            }
+            9 => {
+                let force = if dice.below(2) == 0 {
+                    Force::Yes
+                } else {
+                    Force::No
+                };
+                if rig.remove(&text, force).is_ok() {
+                    newest.remove(&text);
+                }
+            }
+            10 => {
+                rig.exist(&text);
+                if dice.below(3) == 0 {
+                    rig.fence_all();
+                }
+            }
+            _ => {
+                let ms = dice.below(150);
+                rig.pass(ms);
+            }
+        }
+    }
+}
