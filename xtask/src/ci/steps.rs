@@ -130,6 +130,7 @@ fn deny(workspace: &Workspace) -> Result<Outcome> {
             "deny",
             "--workspace",
             "check",
+            "--hide-inclusion-graph",
             "licenses",
             "bans",
             "sources",
