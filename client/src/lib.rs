@@ -1,0 +1,12 @@
+//! What an application calls. A [`Client`] runs the engine's journeys over ports: the same code in process, linked to a
+//! cluster, and in the simulator.
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod options;
+
+mod rooms;
+
+pub use client::Client;
+pub use options::{PutOptions, PutRequest};
+pub use ziggurat_engine::journey::PutOutcome;

@@ -1,0 +1,437 @@
+//! A metadata partition in this process: the catalog behind one lock that is held for one call.
+//!
+//! A call over memory completes on the calling thread, without a wake-up. Effects go to the sink of their member before
+//! the call returns: for a member of this process that is the member itself, for another one its [`Mailbox`].
+
+use crate::EraStore;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Poll, Waker},
+    time::Duration,
+};
+use ziggurat_base::{Clock, Era, Error, Job, MemberId, SegmentId, TenantId, Ticket, Timestamp};
+use ziggurat_engine::{
+    catalog::{Catalog, Config, Matcher},
+    command::{
+        Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page,
+        PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats,
+        Wish,
+    },
+    port::{Joined, MemberApi, MetadataApi},
+};
+
+/// Life cycles that time alone moves are looked at this often.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// Compiled patterns that are kept between the turns of scans.
+const MATCHERS_MAX: usize = 16;
+
+/// Takes what a member has to do.
+pub trait EffectSink: Send + Sync {
+    /// Carries out or passes on. May call the partition.
+    fn deliver(&self, effects: Vec<Effect>);
+}
+
+/// See the module.
+pub struct Partition {
+    clock: Arc<dyn Clock>,
+    catalog: Mutex<Catalog>,
+    eras: EraStore,
+    sinks: Mutex<BTreeMap<MemberId, Arc<dyn EffectSink>>>,
+    matchers: Mutex<VecDeque<(Box<str>, Matcher)>>,
+    next_tick: AtomicU64,
+}
+
+impl fmt::Debug for Partition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partition").finish_non_exhaustive()
+    }
+}
+
+/// A panic while the lock was held has left an invariant broken: nothing more is answered.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Partition {
+    /// Begins a term with an empty catalog.
+    ///
+    /// # Errors
+    /// `PersistentFail` when the era cannot be stored.
+    pub fn open(config: Config, clock: Arc<dyn Clock>, eras: EraStore) -> Result<Arc<Self>, Error> {
+        let era = eras.begin()?;
+        Ok(Arc::new(Self {
+            clock,
+            catalog: Mutex::new(Catalog::new(config, era)),
+            eras,
+            sinks: Mutex::default(),
+            matchers: Mutex::default(),
+            next_tick: AtomicU64::new(0),
+        }))
+    }
+
+    /// One call to the catalog, then the effects that it had.
+    fn apply<T>(&self, call: impl FnOnce(&mut Catalog, Timestamp) -> T) -> T {
+        let mut catalog = lock(&self.catalog);
+        let now = self.clock.now();
+        let answer = call(&mut catalog, now);
+        if now.0 >= self.next_tick.load(Ordering::Relaxed) {
+            self.tick_locked(&mut catalog, now);
+        }
+        let effects = if catalog.has_effects() {
+            catalog.take_effects()
+        } else {
+            Vec::new()
+        };
+        drop(catalog);
+        if !effects.is_empty() {
+            self.deliver(effects);
+        }
+        answer
+    }
+
+    fn tick_locked(&self, catalog: &mut Catalog, now: Timestamp) {
+        let more = catalog.tick(now).more;
+        let next = if more { now } else { now.after(TICK) };
+        self.next_tick.store(next.0, Ordering::Relaxed);
+    }
+
+    /// Moves what time alone moves; for a timer of the shell when nobody calls. Every other call does it too when it is
+    /// due. Returns after how long to come again.
+    pub fn tick(&self) -> Duration {
+        self.apply(|_, _| ());
+        Timestamp(self.next_tick.load(Ordering::Relaxed)).since(self.clock.now())
+    }
+
+    fn deliver(&self, effects: Vec<Effect>) {
+        let mut by_member: BTreeMap<MemberId, Vec<Effect>> = BTreeMap::new();
+        for effect in effects {
+            let Effect::Fence { member, .. } = &effect;
+            by_member.entry(*member).or_default().push(effect);
+        }
+        for (member, effects) in by_member {
+            let sink = lock(&self.sinks).get(&member).cloned();
+            // A member without a sink is not connected: what it owes is asked for anew when it comes.
+            if let Some(sink) = sink {
+                sink.deliver(effects);
+            }
+        }
+    }
+
+    /// Connects a member to its effects, beginning with everything that it owes. Replaces an earlier sink.
+    pub fn attach(&self, member: MemberId, sink: Arc<dyn EffectSink>) {
+        lock(&self.sinks).insert(member, sink.clone());
+        let debts = self.apply(|catalog, _| catalog.debts(member));
+        if !debts.is_empty() {
+            sink.deliver(debts);
+        }
+    }
+
+    /// Disconnects a member from its effects.
+    pub fn detach(&self, member: MemberId) {
+        lock(&self.sinks).remove(&member);
+    }
+
+    /// A member of this process has carried out a fence.
+    pub fn acknowledge_fence(&self, member: MemberId, ticket: Ticket, segment: SegmentId) {
+        self.apply(|catalog, _| catalog.fenced(member, ticket, segment));
+    }
+
+    /// Joins with an offer; for members of this process.
+    ///
+    /// # Errors
+    /// As [`Catalog::join`].
+    pub fn join_now(&self, offer: &MemberOffer) -> Answer<Joined> {
+        self.apply(|catalog, now| {
+            let member = catalog.join(now, offer)?;
+            Ok(Joined {
+                member,
+                era: catalog.era(),
+                time_to_live: catalog.config().member_ttl,
+            })
+        })
+    }
+
+    /// Interns a tenant's name; for members of this process.
+    ///
+    /// # Errors
+    /// As [`Catalog::tenant`].
+    pub fn tenant_now(&self, name: &str) -> Answer<TenantId> {
+        self.apply(|catalog, _| catalog.tenant(name))
+    }
+
+    /// The partition as one of its members calls it.
+    #[must_use]
+    pub fn session(self: &Arc<Self>, member: MemberId) -> Session {
+        Session {
+            partition: self.clone(),
+            member,
+        }
+    }
+
+    /// The tunables.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        lock(&self.catalog).config().clone()
+    }
+
+    /// The era.
+    #[must_use]
+    pub fn era(&self) -> Era {
+        lock(&self.catalog).era()
+    }
+
+    /// The partition in numbers.
+    #[must_use]
+    pub fn stats_now(&self) -> Stats {
+        lock(&self.catalog).stats()
+    }
+
+    /// Every segment.
+    #[must_use]
+    pub fn segments_now(&self) -> Vec<SegmentStat> {
+        lock(&self.catalog).segments()
+    }
+
+    fn matcher(&self, pattern: &str) -> Answer<Matcher> {
+        let mut kept = lock(&self.matchers);
+        if let Some((_, matcher)) = kept.iter().find(|(text, _)| &**text == pattern) {
+            return Ok(matcher.clone());
+        }
+        let matcher = Matcher::new(pattern)?;
+        if kept.len() == MATCHERS_MAX {
+            kept.pop_front();
+        }
+        kept.push_back((pattern.into(), matcher.clone()));
+        Ok(matcher)
+    }
+
+    /// A mount may raise the era, which must be durable before anybody sees a ticket of it: so under the lock.
+    ///
+    /// # Errors
+    /// As [`Catalog::mount`], and `PersistentFail`.
+    pub fn mount_now(&self, member: MemberId, offer: &SegmentOffer) -> Answer<SegmentId> {
+        self.apply(|catalog, now| {
+            let before = catalog.era();
+            let mounted = catalog.mount(now, member, offer);
+            if catalog.era() != before {
+                self.eras.save(catalog.era())?;
+            }
+            mounted
+        })
+    }
+
+    /// Goes to a fresh era when the tickets of this one run low.
+    fn refresh_era(&self, catalog: &mut Catalog) -> Answer<()> {
+        if catalog.needs_era() {
+            catalog.raise_era(
+                self.eras
+                    .begin()?
+                    .max(Era(catalog.era().0.saturating_add(1))),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Job<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl MemberApi for Partition {
+    fn join<'a>(&'a self, offer: &'a MemberOffer) -> Job<'a, Answer<Joined>> {
+        ready(self.join_now(offer))
+    }
+
+    fn ping(&self, member: MemberId) -> Job<'_, Answer<()>> {
+        ready(self.apply(|catalog, now| catalog.ping(now, member)))
+    }
+
+    fn leave(&self, member: MemberId) -> Job<'_, Answer<()>> {
+        self.apply(|catalog, _| catalog.leave(member));
+        self.detach(member);
+        ready(Ok(()))
+    }
+
+    fn tenant<'a>(&'a self, name: &'a str) -> Job<'a, Answer<TenantId>> {
+        ready(self.tenant_now(name))
+    }
+
+    fn mount<'a>(
+        &'a self,
+        member: MemberId,
+        offer: &'a SegmentOffer,
+    ) -> Job<'a, Answer<SegmentId>> {
+        ready(self.mount_now(member, offer))
+    }
+
+    fn unmount(
+        &self,
+        member: MemberId,
+        segment: SegmentId,
+        grace: Duration,
+    ) -> Job<'_, Answer<()>> {
+        ready(self.apply(|catalog, now| catalog.unmount(now, member, segment, grace)))
+    }
+
+    fn fenced(&self, member: MemberId, ticket: Ticket, segment: SegmentId) -> Job<'_, Answer<()>> {
+        self.acknowledge_fence(member, ticket, segment);
+        ready(Ok(()))
+    }
+
+    fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>> {
+        ready(Ok(self.segments_now()))
+    }
+
+    fn effects(&self, member: MemberId) -> Job<'_, Answer<Vec<Effect>>> {
+        let mailbox = Mailbox::new();
+        self.attach(member, mailbox.clone());
+        Box::pin(async move { Ok(mailbox.take().await) })
+    }
+
+    fn stats(&self) -> Job<'_, Answer<Stats>> {
+        ready(Ok(self.stats_now()))
+    }
+}
+
+/// The effects of one member on their way to it.
+#[derive(Debug, Default)]
+pub struct Mailbox {
+    inner: Mutex<Mail>,
+}
+
+#[derive(Debug, Default)]
+struct Mail {
+    effects: Vec<Effect>,
+    waker: Option<Waker>,
+}
+
+impl Mailbox {
+    /// An empty mailbox.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Completes when there is something.
+    pub async fn take(&self) -> Vec<Effect> {
+        std::future::poll_fn(|context| {
+            let mut mail = lock(&self.inner);
+            if mail.effects.is_empty() {
+                mail.waker = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut mail.effects))
+        })
+        .await
+    }
+}
+
+impl EffectSink for Mailbox {
+    fn deliver(&self, effects: Vec<Effect>) {
+        let mut mail = lock(&self.inner);
+        mail.effects.extend(effects);
+        if let Some(waker) = mail.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The partition as one member calls it: what it writes is in its name.
+#[derive(Clone, Debug)]
+pub struct Session {
+    partition: Arc<Partition>,
+    member: MemberId,
+}
+
+impl MetadataApi for Session {
+    fn put_start<'a>(
+        &'a self,
+        tenant: TenantId,
+        items: &'a [PutItem<'a>],
+        wish: &'a Wish,
+    ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
+        ready(self.partition.apply(|catalog, now| {
+            self.partition.refresh_era(catalog)?;
+            Ok(catalog.put_start(now, self.member, tenant, items, wish))
+        }))
+    }
+
+    fn put_end<'a>(&'a self, ends: &'a [PutEnd]) -> Job<'a, Answer<Vec<Answer<PutDone>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.put_end(now, ends))))
+    }
+
+    fn revoke<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, _| catalog.revoke(tickets))))
+    }
+
+    fn renew<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.renew(now, tickets))))
+    }
+
+    fn locate<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        recency: Recency,
+    ) -> Job<'a, Answer<Vec<Answer<Option<GetGrant>>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.locate(now, keys, recency))))
+    }
+
+    fn exist<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<bool>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.exist(now, keys))))
+    }
+
+    fn touch<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<()>> {
+        self.partition.apply(|catalog, _| catalog.touch(keys));
+        ready(Ok(()))
+    }
+
+    fn give_back(&self, holds: &[Hold]) {
+        self.partition
+            .apply(|catalog, now| catalog.give_back(now, holds));
+    }
+
+    fn remove<'a>(&'a self, keys: Keys<'a>, force: Force) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.remove(now, keys, force))))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        tenant: TenantId,
+        pattern: &'a str,
+        action: ScanAction,
+        cursor: Option<Cursor>,
+    ) -> Job<'a, Answer<Page>> {
+        let matcher = match self.partition.matcher(pattern) {
+            Ok(matcher) => matcher,
+            Err(error) => return ready(Err(error)),
+        };
+        ready(Ok(self.partition.apply(|catalog, now| {
+            let cursor = cursor.unwrap_or_else(|| catalog.scan_start());
+            catalog.scan(now, tenant, &matcher, action, cursor)
+        })))
+    }
+
+    fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {
+        ready(Ok(self
+            .partition
+            .apply(|catalog, now| catalog.stat(now, keys))))
+    }
+}
