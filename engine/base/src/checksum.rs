@@ -180,6 +180,19 @@ impl Summer {
         }
     }
 
+    /// The sum of all that passed.
+    #[must_use]
+    pub fn crc(&self) -> Crc32 {
+        let whole = self
+            .sums
+            .iter()
+            .fold(Crc32::default(), |crc, sum| crc.combine(*sum, CHUNK as u64));
+        match self.len % CHUNK as u64 {
+            0 => whole,
+            open_len => whole.combine(self.open, open_len),
+        }
+    }
+
     /// The table of all that passed.
     #[must_use]
     pub fn finish(mut self) -> ChunkTable {
@@ -243,6 +256,7 @@ mod tests {
                 rest = later;
             }
             summer.update(rest);
+            prop_assert_eq!(summer.crc(), Crc32::of(&bytes));
             prop_assert_eq!(summer.finish(), ChunkTable::of(&bytes));
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! Readers and writers of other processes and of other threads touch it without a common lock; the engine keeps them
 //! apart by leases and tickets, and checksums catch what those rules cannot (a reader whose lease ended meanwhile). So a
-//! [`Region`] hands out no references, it only copies in and out through raw pointers.
+//! [`Region`] hands out no references that outlive a call: it copies in and out through raw pointers, and lends a window
+//! to a closure where the kernel is to move the bytes ([`Region::fill`], [`Region::look`]).
 
 use crate::{
     Code, Crc32, Error,
@@ -113,6 +114,44 @@ impl Region {
         Ok(unsafe { raw_copy_and_sum(target.as_mut_ptr(), source, target.len()) })
     }
 
+    /// Lends `len` bytes at `offset` to `fill`, which writes into them: for bytes that the kernel lays down, as a read
+    /// from a socket does.
+    ///
+    /// The caller keeps writers of one range apart, and so every caller of this does: a node by its shelf, which admits
+    /// one version to a range, and by the latch of each write, which is held for the length of this call.
+    ///
+    /// # Errors
+    /// [`Code::InvalidReplica`] when the range is not inside the region.
+    pub fn fill<R>(
+        &self,
+        offset: u64,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Error> {
+        let start = self.window(offset, len)?;
+        // SAFETY: the window is inside the mapping, initialised (the kernel hands out zeroed pages), and lent to no other
+        // writer at the same time, as documented. A reader of a version that has lost this range may still copy from it
+        // through a raw pointer: it believes nothing that its sums do not prove.
+        Ok(fill(unsafe { std::slice::from_raw_parts_mut(start, len) }))
+    }
+
+    /// Lends `len` bytes at `offset` to `look`, which may read them: for bytes that the kernel takes, as a write to a
+    /// socket does. A newer version may be written there meanwhile: what was seen is believed only when it is proved.
+    ///
+    /// # Errors
+    /// [`Code::InvalidReplica`] when the range is not inside the region.
+    pub fn look<R>(
+        &self,
+        offset: u64,
+        len: usize,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, Error> {
+        let start = self.window(offset, len)?;
+        // SAFETY: the window is inside the mapping and initialised. A racing writer can change the bytes under the
+        // borrow, never their number; callers pass them on and decide nothing by them before they are proved.
+        Ok(look(unsafe { std::slice::from_raw_parts(start, len) }))
+    }
+
     /// Sums `len` bytes at `offset` in place.
     ///
     /// # Errors
@@ -162,10 +201,11 @@ impl Region {
             libc::madvise(base, self.len, libc::MADV_HUGEPAGE);
             libc::madvise(base, self.len, libc::MADV_DONTFORK);
         }
+        if !options.populate {
+            return Ok(());
+        }
         // SAFETY: as above.
-        if options.populate
-            && unsafe { libc::madvise(base, self.len, libc::MADV_POPULATE_WRITE) } != 0
-        {
+        if unsafe { libc::madvise(base, self.len, libc::MADV_POPULATE_WRITE) } != 0 {
             return Err(no_memory(options.len, &io::Error::last_os_error()));
         }
         Ok(())
@@ -276,6 +316,19 @@ mod tests {
         assert_eq!(region.copy_out(77, &mut back).unwrap(), sum);
         assert_eq!(back, bytes);
         assert_eq!(region.sum(77, bytes.len() as u64).unwrap(), sum);
+    }
+
+    #[test]
+    fn windows_are_lent() {
+        let region = region(4096);
+        let len = region.fill(100, 3, |window| {
+            window.copy_from_slice(b"abc");
+            window.len()
+        });
+        assert_eq!(len.unwrap(), 3);
+        assert!(region.look(100, 3, |window| window == b"abc").unwrap());
+        assert!(region.fill(4095, 2, |_| ()).is_err());
+        assert!(region.look(u64::MAX, 1, |_| ()).is_err());
     }
 
     #[test]
