@@ -17,7 +17,7 @@ pub const PAGE: u64 = 4096;
 
 /// Allocator of one segment.
 ///
-/// Contract, checked by `testkit::space_contract!` and a property test against a naive oracle:
+/// Contract, checked by `space_contract!` of the testkit and a property test against a naive oracle:
 /// * extents in use never overlap and lie inside the capacity (I1);
 /// * `free()` plus the footprints of the extents in use equals `capacity()` (I2);
 /// * an extent of `len` bytes has a footprint of `len` rounded up by a rule that depends on `len` alone;
@@ -35,15 +35,16 @@ pub trait SpaceMap: fmt::Debug + Send {
     /// within 1/8 of the truth.
     fn largest_free(&self) -> u64;
 
-    /// Number of separate free ranges.
+    /// Number of separate free ranges; 1 with nothing in use.
     fn free_ranges(&self) -> u64;
 
     /// Takes `len` bytes in one piece. `len` must not be 0: an empty payload needs no space.
     fn reserve(&mut self, len: u64) -> Option<Extent>;
 
     /// Takes `len` bytes in at most `pieces_max` pieces, each but the last a multiple of 64 KiB, none shorter than
-    /// 64 KiB but the last. Fails, changing nothing, only when the free pieces of at least 64 KiB do not add up within
-    /// `pieces_max`. Prefers few, large pieces.
+    /// 64 KiB but the last. Fails, changing nothing, only when the free pieces of at least 64 KiB, each rounded down to
+    /// whole 64 KiB, do not add up within `pieces_max`, unless the implementation documents a smaller limit. Prefers
+    /// few, large pieces.
     fn reserve_pieces(&mut self, len: u64, pieces_max: usize) -> Option<Vec<Extent>>;
 
     /// Gives back exactly what was reserved.

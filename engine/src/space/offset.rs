@@ -10,7 +10,7 @@
 //! * The shortest span that fits is preferred. Small extents fill the broken pages at its edges and then its high end,
 //!   extents from [`CHUNK`] up its low end, so that short-lived crumbs do not land between large extents.
 //! * A request below 64 pages always gets a span that fits, if there is one. A longer one is refused only when no free
-//!   span is 1/32 longer and none among the first [`FIT_TRIES`] of its own bin is long enough.
+//!   span is 1/32 longer and none among the first 64 of its own bin is long enough.
 //!
 //! It refuses to know what the extents hold, and to move them.
 
@@ -20,7 +20,7 @@ mod span;
 mod spans;
 
 use self::{
-    span::{FIRST_PAGE_BIN, PAGE_GRAINS, Span, page_bin, sure_page_bin},
+    span::{PAGE_GRAINS, Span, page_bin, sure_page_bin},
     spans::Spans,
 };
 use super::{GRAIN, PAGE, SpaceMap};
@@ -114,7 +114,7 @@ impl OffsetSpace {
     fn candidates(&self) -> Vec<(u64, u32)> {
         let mut list: Vec<_> = self
             .spans
-            .from_the_top(page_bin(CHUNK_PAGES))
+            .longest_first(page_bin(CHUNK_PAGES))
             .take(CANDIDATES_MAX)
             .map(|id| (self.spans.get(id).pages(), id))
             .collect();
@@ -145,7 +145,7 @@ impl SpaceMap for OffsetSpace {
     }
 
     fn largest_free(&self) -> u64 {
-        let top = self.spans.from_the_top(0).take(LARGEST_TRIES);
+        let top = self.spans.longest_first(0).take(LARGEST_TRIES);
         let longest = top.map(|id| self.spans.get(id)).map(|span| {
             match span.pages() {
                 // A page would have to start on a page.
@@ -169,8 +169,8 @@ impl SpaceMap for OffsetSpace {
         Some(self.cut(id, len))
     }
 
-    /// Chooses among the [`CANDIDATES_MAX`] longest free spans; when there are more, lengths that differ by less than
-    /// 1/32 count as equal. More pieces than [`CANDIDATES_MAX`] are never used.
+    /// Chooses among the 128 longest free spans; when there are more, lengths that differ by less than 1/32 count as
+    /// equal. More pieces than that are never used.
     fn reserve_pieces(&mut self, len: u64, pieces_max: usize) -> Option<Vec<Extent>> {
         assert!(pieces_max > 0, "something in no piece is nothing");
         if let Some(extent) = self.reserve(len) {

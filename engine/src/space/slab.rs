@@ -10,7 +10,7 @@
 //! * Free slots serve their class only. An extent fails while slots of other classes are free.
 //! * Pieces of [`SpaceMap::reserve_pieces`] are whole slabs but the last; slots of 64 KiB and more do not add up.
 
-use super::{GRAIN, OffsetSpace, PAGE, SpaceMap};
+use super::{GRAIN, PAGE, SpaceMap, offset::OffsetSpace};
 use ziggurat_base::Extent;
 
 /// Bytes of a slab.
@@ -51,14 +51,16 @@ struct Slab {
 }
 
 impl Slab {
-    const UNCUT: Self = Self {
-        class: 0,
-        used: 0,
-        slots: Box::new([]),
-        first_open: 0,
-        previous: NONE,
-        next: NONE,
-    };
+    fn uncut() -> Self {
+        Self {
+            class: 0,
+            used: 0,
+            slots: Box::default(),
+            first_open: 0,
+            previous: NONE,
+            next: NONE,
+        }
+    }
 }
 
 impl SlabSpace {
@@ -75,7 +77,7 @@ impl SlabSpace {
             whole: OffsetSpace::new(count as u64 * SLAB),
             used: 0,
             classes: slot_lens().map(class).collect(),
-            slabs: vec![Slab::UNCUT; count],
+            slabs: vec![Slab::uncut(); count],
         }
     }
 
@@ -100,7 +102,7 @@ impl SlabSpace {
         self.slabs[slab] = Slab {
             class: class as u32,
             slots: bits,
-            ..Slab::UNCUT
+            ..Slab::uncut()
         };
         self.open(slab);
         Some(slab)
@@ -141,7 +143,9 @@ impl SlabSpace {
         let slot_len = self.classes[class].slot_len;
         let state = &mut self.slabs[slab];
         let from = state.first_open as usize;
-        let clear = state.slots[from..].iter().position(|word| *word != u64::MAX);
+        let clear = state.slots[from..]
+            .iter()
+            .position(|word| *word != u64::MAX);
         let word = from + clear.expect("an open slab has a free slot");
         let bit = state.slots[word].trailing_ones() as usize;
         state.slots[word] |= 1 << bit;
@@ -160,7 +164,10 @@ impl SlabSpace {
         let in_use = |slab: &&mut Slab| {
             slab.class as usize == class
                 && within.is_multiple_of(slot_len)
-                && slab.slots.get(word).is_some_and(|word| word >> bit & 1 == 1)
+                && slab
+                    .slots
+                    .get(word)
+                    .is_some_and(|word| word >> bit & 1 == 1)
                 && within + slot_len <= SLAB
         };
         let state = self.slabs.get_mut(slab).filter(in_use);
@@ -174,7 +181,7 @@ impl SlabSpace {
         }
         if used == 0 {
             self.close(slab);
-            self.slabs[slab] = Slab::UNCUT;
+            self.slabs[slab] = Slab::uncut();
             self.whole.release(Extent::new(slab as u64 * SLAB, SLAB));
         }
     }

@@ -158,7 +158,7 @@ impl Spans {
     }
 
     /// The spans of the bins from the top down to `bottom`; sorted by bin, not within one.
-    pub(super) fn from_the_top(&self, bottom: usize) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn longest_first(&self, bottom: usize) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.filled.below(BINS), |bin| self.filled.below(*bin))
             .take_while(move |bin| *bin >= bottom)
             .flat_map(|bin| self.of_bin(bin))

@@ -1,0 +1,4 @@
+//! Contract suites, oracles and fakes: what every implementation of an engine trait is held against.
+
+pub mod skip;
+pub mod space;
