@@ -4,7 +4,9 @@
 //! used again, are joined, so that the table stays small while every span holds at most its quota of rows. Owns numbers,
 //! counts and the assignment of list numbers; refuses to know rows.
 //!
-//! Invariant: `last` ascends, and `rows[i]` is the number of rows whose number lies in `(last[i - 1], last[i]]`.
+//! Invariant: `last` ascends, and `rows[i]` is the number of rows whose number lies in `(last[i - 1], last[i]]`, plus those
+//! that are noted in `left`. Finding the span of a number takes a search; done at once it would stand behind the cache
+//! miss for the row and keep the processor from starting the next one, so departures are noted and counted in lots.
 
 use ziggurat_base::ByteCount;
 
@@ -17,6 +19,9 @@ pub(super) const SHARE: usize = 256;
 /// Spans joined in one call, so that a call stays short when every join misses the cache.
 const JOINS_MAX: usize = 128;
 
+/// Departures noted before they are counted.
+const LEFT_MAX: usize = 256;
+
 /// The table. Entries before `first` are drained and dead.
 #[derive(Debug)]
 pub(super) struct Epochs {
@@ -25,6 +30,8 @@ pub(super) struct Epochs {
     list: Vec<u16>,
     first: usize,
     spare: Vec<u16>,
+    /// Numbers of rows that have left their spans and are still counted there.
+    left: Vec<u64>,
 }
 
 impl Epochs {
@@ -35,6 +42,7 @@ impl Epochs {
             list: Vec::with_capacity(EPOCHS_MAX),
             first: 0,
             spare: (0..EPOCHS_MAX as u16).rev().collect(),
+            left: Vec::with_capacity(LEFT_MAX),
         };
         epochs.append(1);
         epochs
@@ -45,7 +53,7 @@ impl Epochs {
         self.last[self.last.len() - 1]
     }
 
-    /// Rows last used in the present span.
+    /// Rows last used in the present span, and those that have gone since.
     pub(super) fn present_rows(&self) -> u32 {
         self.rows[self.rows.len() - 1]
     }
@@ -68,8 +76,18 @@ impl Epochs {
 
     /// A row that was last used in `epoch` is used again or has gone.
     pub(super) fn leave(&mut self, epoch: u64) {
-        let at = self.find(epoch);
-        self.rows[at] -= 1;
+        self.left.push(epoch);
+        if self.left.len() == LEFT_MAX {
+            self.count_left();
+        }
+    }
+
+    fn count_left(&mut self) {
+        for at in 0..self.left.len() {
+            let span = self.find(self.left[at]);
+            self.rows[span] -= 1;
+        }
+        self.left.clear();
     }
 
     /// Forgets the oldest span, whose list must be empty. False when only the present one is left.
@@ -77,6 +95,7 @@ impl Epochs {
         if self.first + 1 == self.last.len() {
             return false;
         }
+        self.count_left();
         assert_eq!(
             self.rows[self.first], 0,
             "a row of the oldest span is linked in a younger one"
@@ -91,13 +110,15 @@ impl Epochs {
     pub(super) fn begin(&mut self, quota: u32, join: impl FnMut(usize, usize)) {
         let next = self.present() + 1;
         if self.last.len() == EPOCHS_MAX {
+            self.count_left();
             self.compact(quota, join);
         }
         self.append(next);
     }
 
     pub(super) fn memory(&self) -> ByteCount {
-        ByteCount((EPOCHS_MAX * (size_of::<u64>() + size_of::<u32>() + 2 * size_of::<u16>())) as u64)
+        let spans = EPOCHS_MAX * (size_of::<u64>() + size_of::<u32>() + 2 * size_of::<u16>());
+        ByteCount((spans + LEFT_MAX * size_of::<u64>()) as u64)
     }
 
     fn append(&mut self, epoch: u64) {
@@ -174,6 +195,7 @@ mod tests {
                 epochs.enter();
             }
             for step in 0..20_000_u64 {
+                epochs.count_left();
                 // One row after another is used again, the oldest first or the youngest first.
                 let epoch = match step % 3 {
                     0 => epochs.present(),
@@ -185,6 +207,7 @@ mod tests {
                     epochs.enter();
                 }
             }
+            epochs.count_left();
             assert_eq!(epochs.rows.iter().sum::<u32>() as usize, rows);
         }
     }

@@ -78,3 +78,19 @@ impl EvictionPolicy for Fifo {
         self.rows.memory()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Fifo;
+    use crate::testkit::evict::{NaiveFifo, compare, histories};
+    use proptest::prelude::*;
+
+    crate::policy_contract!(contract, Box::new(Fifo::new()));
+
+    proptest! {
+        #[test]
+        fn victims_are_those_of_the_oracle(history in histories(60, 2, 20)) {
+            compare(Box::new(Fifo::new()), &mut NaiveFifo::default(), 40, &history);
+        }
+    }
+}

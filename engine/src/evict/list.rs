@@ -5,6 +5,7 @@
 //! the chunks, so that linking knows no special case and a row can be unlinked without knowing its list.
 //! Owns links and items; refuses to know what the order means.
 
+use super::ROWS_SPARED;
 use crate::Row;
 use ziggurat_base::{ByteCount, prefetch::prefetch};
 
@@ -46,6 +47,12 @@ impl<T, const LISTS: usize> std::fmt::Debug for Lists<T, LISTS> {
 
 impl<T: Copy + Default, const LISTS: usize> Lists<T, LISTS> {
     pub(super) fn new() -> Self {
+        const {
+            assert!(
+                LISTS <= ROWS_SPARED as usize,
+                "end nodes fit above the rows"
+            )
+        };
         let ends = std::array::from_fn(|list| Link {
             older: END - list as u32,
             younger: END - list as u32,

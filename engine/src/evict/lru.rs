@@ -19,8 +19,8 @@ use super::{
 use crate::Row;
 use ziggurat_base::ByteCount;
 
-/// Rows that may be found to be used between two victims before the best of them has to go. More than the population
-/// for which the order is exact, so that it is exact without exception.
+/// Rows that one search may find to be used meanwhile before the best of them has to go. More than the population for
+/// which the order is exact, so that the exception does not reach it.
 const PATIENCE: u32 = 1024;
 
 /// The policy.
@@ -33,7 +33,8 @@ pub struct Lru {
     search: Search,
 }
 
-/// The hunt for one victim, which may take several calls.
+/// The search for one victim. It outlives a call whose steps are used up, so that the victims do not depend on how the
+/// caller divides its steps.
 #[derive(Debug, Default)]
 struct Search {
     /// Rows that were found to be used meanwhile.
@@ -146,7 +147,6 @@ impl EvictionPolicy for Lru {
     }
 
     fn evicted(&mut self, row: Row) {
-        self.search = Search::default();
         self.forget(row);
     }
 
@@ -169,9 +169,15 @@ impl EvictionPolicy for Lru {
                     self.requeue(row);
                     vetoes -= 1;
                 }
-                Some(row) => return Some(row),
+                Some(row) => {
+                    self.search = Search::default();
+                    return Some(row);
+                }
                 None => {}
             }
+        }
+        if vetoes == 0 {
+            self.search = Search::default();
         }
         None
     }
@@ -182,5 +188,118 @@ impl EvictionPolicy for Lru {
 
     fn memory(&self) -> ByteCount {
         ByteCount(self.lists.memory().0 + self.epochs.memory().0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lru, PATIENCE};
+    use crate::{
+        Row,
+        evict::EvictionPolicy,
+        testkit::evict::{NaiveLru, Oracle, Step, compare, histories},
+    };
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+    use ziggurat_base::{ByteCount, hash::Dice};
+
+    crate::policy_contract!(contract, Box::new(Lru::new()));
+
+    proptest! {
+        #[test]
+        fn few_rows_go_exactly_in_order(history in histories(60, 2, 20)) {
+            compare(Box::new(Lru::new()), &mut NaiveLru::default(), 40, &history);
+        }
+    }
+
+    #[test]
+    fn five_hundred_rows_go_exactly_in_order_over_many_spans() {
+        let mut dice = Dice::new(3);
+        // Most uses go to a few hot keys, so that spans grow thin and are joined again and again.
+        let history: Vec<Step> = (0..60_000)
+            .map(|_| {
+                let keys = [4, 40, 400, 1_000][dice.below(4) as usize];
+                Step::Access {
+                    key: dice.below(keys),
+                    len: 1,
+                }
+            })
+            .collect();
+        let victims = compare(
+            Box::new(Lru::new()),
+            &mut NaiveLru::default(),
+            511,
+            &history,
+        );
+        assert!(victims > 1_000);
+    }
+
+    /// A policy and its oracle with `rows` rows, used by chance, hot ones more often.
+    fn used(rows: u32, uses: u64, seed: u64) -> (Lru, NaiveLru) {
+        let mut dice = Dice::new(seed);
+        let (mut lru, mut naive) = (Lru::new(), NaiveLru::default());
+        for row in 0..rows {
+            lru.insert(Row(row), 0, ByteCount(1));
+            naive.insert(row, 0, 1);
+        }
+        for _ in 0..uses {
+            let hot = [rows / 100, rows / 10, rows][dice.below(3) as usize];
+            let row = dice.below(u64::from(hot.max(1))) as u32;
+            lru.touch(Row(row));
+            naive.touch(row);
+        }
+        (lru, naive)
+    }
+
+    #[test]
+    fn a_victim_is_one_of_the_least_recently_used_256th() {
+        for (rows, uses) in [
+            (700, 3_000),
+            (5_000, 20_000),
+            (5_000, 100_000),
+            (9_000, 4_000),
+        ] {
+            let (mut lru, mut naive) = used(rows, uses, u64::from(rows));
+            let bound = (rows / 256).max(1) as usize;
+            let mut left = rows;
+            while let Some(Row(row)) = lru.propose(&mut |_| false, &mut u32::MAX.clone()) {
+                let rank = naive.rank(row).expect("the row is present");
+                assert!(
+                    rank < bound,
+                    "rank {rank} of {left}, with {rows} rows at first"
+                );
+                lru.evicted(Row(row));
+                naive.remove(row);
+                left -= 1;
+            }
+            assert_eq!(left, 0);
+        }
+    }
+
+    #[test]
+    fn one_victim_takes_bounded_steps_even_when_all_rows_were_used() {
+        const ROWS: u32 = 50_000;
+        let mut lru = Lru::new();
+        for row in 0..ROWS {
+            lru.insert(Row(row), 0, ByteCount(1));
+        }
+        for row in (0..ROWS).rev() {
+            lru.touch(Row(row));
+        }
+        let mut rows = BTreeSet::new();
+        for _ in 0..100 {
+            let mut steps = 2 * PATIENCE;
+            let row = lru.propose(&mut |_| false, &mut steps).expect("one can go");
+            assert!(2 * PATIENCE - steps <= PATIENCE);
+            lru.evicted(row);
+            assert!(rows.insert(row));
+        }
+    }
+
+    #[test]
+    fn a_hundred_times_as_many_uses_as_rows_cost_no_more_memory() {
+        let (few, _) = used(1_000, 10, 1);
+        let (many, _) = used(1_000, 100_000, 1);
+        assert_eq!(few.memory(), many.memory());
     }
 }
