@@ -20,6 +20,7 @@ use table::Table;
 use tags::TagTable;
 use ziggurat_base::{ByteCount, Era, TenantId, Ticket, Timestamp, hash::Dice};
 
+mod buckets;
 mod evict;
 mod fleet;
 mod get;

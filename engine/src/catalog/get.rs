@@ -43,6 +43,9 @@ impl Catalog {
     }
 
     fn prefetch(&self, probes: &[Probe<'_>]) {
+        for probe in probes {
+            self.table.prefetch(*probe);
+        }
         let mut rows = [None; GROUP];
         for (row, probe) in rows.iter_mut().zip(probes) {
             *row = self.table.guess(*probe);

@@ -2,16 +2,17 @@
 //! that a look-up waits for memory twice (the table, then everything else at once).
 //!
 //! Rows live in chunks of [`CHUNK_ROWS`]; a chunk holds keys of one size class. Nothing is ever moved, so growth costs one
-//! chunk and never a copy. A row is 64 bytes plus its key rounded up to the class.
+//! chunk and never a copy, and a chunk is filled from its start, so untouched memory is never asked for. A row is one
+//! cache line plus its key rounded up to the class.
 
 use crate::{Row, lease::LeaseFields};
 use ziggurat_base::{
     ByteCount, Crc32, Key, TenantId, Ticket, Timestamp, key::KEY_LEN_MAX, prefetch::prefetch,
 };
 
-/// Rows in a chunk; also the most that one call may have to initialise.
+/// Rows in a chunk. Its memory is reserved at once and touched as it is used.
 const CHUNK_ROWS: usize = 1 << CHUNK_BITS;
-const CHUNK_BITS: u32 = 10;
+const CHUNK_BITS: u32 = 16;
 
 /// Key lengths are rounded up to one of these.
 const CLASSES: [u16; 17] = [
@@ -49,6 +50,7 @@ pub(crate) enum Place {
 
 /// The fixed part of a row.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Head {
     pub(crate) hash: u64,
     /// The readable version; `Ticket::NONE` when there is none.
@@ -179,18 +181,58 @@ impl Head {
     }
 }
 
+/// The cache line, which keys should not straddle.
+const LINE: usize = 64;
+
 #[derive(Debug)]
 struct Chunk {
-    stride: usize,
-    heads: Box<[Head]>,
-    keys: Box<[u8]>,
+    class: usize,
+    heads: Vec<Head>,
+    /// Room for the keys of all rows, behind `skip` bytes that bring it to the start of a cache line. Never grows.
+    keys: Vec<u8>,
+    skip: usize,
+}
+
+impl Chunk {
+    fn new(class: usize) -> Self {
+        let heads = Vec::with_capacity(CHUNK_ROWS);
+        let mut keys: Vec<u8> = Vec::with_capacity(CHUNK_ROWS * stride(class) + LINE);
+        let skip = keys.as_ptr().align_offset(LINE).min(LINE);
+        keys.resize(skip, 0);
+        Self { class, heads, keys, skip }
+    }
+
+    /// Adds a row at the end.
+    fn push(&mut self) -> usize {
+        self.heads.push(Head::VACANT);
+        self.keys.resize(self.skip + self.heads.len() * stride(self.class), 0);
+        self.heads.len() - 1
+    }
+
+    /// The memory of a row's key, as long as the class.
+    fn key(&self, index: usize) -> &[u8] {
+        let stride = stride(self.class);
+        &self.keys[self.skip + index * stride..][..stride]
+    }
+
+    fn key_mut(&mut self, index: usize) -> &mut [u8] {
+        let stride = stride(self.class);
+        &mut self.keys[self.skip + index * stride..][..stride]
+    }
+}
+
+fn stride(class: usize) -> usize {
+    usize::from(CLASSES[class])
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Rows {
     chunks: Vec<Chunk>,
+    /// Freed rows by class, linked through `place`.
     vacant: [u32; CLASSES.len()],
+    /// Chunks by class that have room at their end.
+    open: [u32; CLASSES.len()],
     count: u64,
 }
 
@@ -199,6 +241,7 @@ impl Default for Rows {
         Self {
             chunks: Vec::new(),
             vacant: [NONE; CLASSES.len()],
+            open: [NONE; CLASSES.len()],
             count: 0,
         }
     }
@@ -216,20 +259,26 @@ impl Rows {
 
     /// One more than the largest row number ever used.
     pub(crate) fn end(&self) -> u32 {
-        (self.chunks.len() << CHUNK_BITS) as u32
+        let last = self.chunks.last().map_or(0, |chunk| chunk.heads.len());
+        (self.chunks.len().saturating_sub(1) << CHUNK_BITS) as u32 + last as u32
+    }
+
+    /// The first row number from `row` on that may be in use: steps over the empty ends of chunks.
+    pub(crate) fn skip_empty(&self, row: u32) -> u32 {
+        let (mut chunk, mut index) = split(Row(row));
+        while self.chunks.get(chunk).is_some_and(|c| index >= c.heads.len()) {
+            (chunk, index) = (chunk + 1, 0);
+        }
+        ((chunk << CHUNK_BITS) + index) as u32
     }
 
     /// Adds a row; `None` when all row numbers are taken.
     pub(crate) fn insert(&mut self, tenant: TenantId, key: Key<'_>, hash: u64) -> Option<Row> {
         let bytes = key.bytes();
         let class = CLASSES.partition_point(|size| usize::from(*size) < bytes.len());
-        if self.vacant[class] == NONE {
-            self.grow(class)?;
-        }
-        let row = Row(self.vacant[class]);
+        let row = self.take(class)?;
         let (chunk, index) = split(row);
         let chunk = &mut self.chunks[chunk];
-        self.vacant[class] = chunk.heads[index].place as u32;
         chunk.heads[index] = Head {
             hash,
             tenant,
@@ -239,38 +288,31 @@ impl Rows {
             term: chunk.heads[index].term,
             ..Head::VACANT
         };
-        chunk.keys[index * chunk.stride..][..bytes.len()].copy_from_slice(bytes);
+        chunk.key_mut(index)[..bytes.len()].copy_from_slice(bytes);
         self.count += 1;
         Some(row)
     }
 
-    fn grow(&mut self, class: usize) -> Option<()> {
-        let first = self.end();
-        let last = first
-            .checked_add(CHUNK_ROWS as u32 - 1)
-            .filter(|last| *last <= Row::MAX)?;
-        let stride = usize::from(CLASSES[class]);
-        let link = |index: usize| {
-            if index + 1 < CHUNK_ROWS {
-                first + index as u32 + 1
-            } else {
-                NONE
+    /// A row without an object: one that was freed, else the next of an open chunk.
+    fn take(&mut self, class: usize) -> Option<Row> {
+        if self.vacant[class] != NONE {
+            let row = Row(self.vacant[class]);
+            self.vacant[class] = self.head(row).place as u32;
+            return Some(row);
+        }
+        let full = |chunk: u32| chunk == NONE || self.chunks[chunk as usize].heads.len() == CHUNK_ROWS;
+        if full(self.open[class]) {
+            let number = self.chunks.len() as u32;
+            let last = (u64::from(number) + 1) << CHUNK_BITS;
+            if last > u64::from(Row::MAX) {
+                return None;
             }
-        };
-        let heads = (0..CHUNK_ROWS)
-            .map(|index| Head {
-                place: u64::from(link(index)),
-                ..Head::VACANT
-            })
-            .collect();
-        debug_assert_eq!(last - first + 1, CHUNK_ROWS as u32);
-        self.chunks.push(Chunk {
-            stride,
-            heads,
-            keys: vec![0; CHUNK_ROWS * stride].into_boxed_slice(),
-        });
-        self.vacant[class] = first;
-        Some(())
+            self.chunks.push(Chunk::new(class));
+            self.open[class] = number;
+        }
+        let chunk = self.open[class];
+        let index = self.chunks[chunk as usize].push();
+        Some(Row((chunk << CHUNK_BITS) + index as u32))
     }
 
     /// Frees a row.
@@ -279,13 +321,12 @@ impl Rows {
         let chunk = &mut self.chunks[chunk];
         let head = &mut chunk.heads[index];
         assert!(head.has(OCCUPIED), "row {row:?} is removed twice");
-        let class = CLASSES.partition_point(|size| usize::from(*size) < chunk.stride);
         *head = Head {
-            place: u64::from(self.vacant[class]),
+            place: u64::from(self.vacant[chunk.class]),
             term: head.term,
             ..Head::VACANT
         };
-        self.vacant[class] = row.0;
+        self.vacant[chunk.class] = row.0;
         self.count -= 1;
     }
 
@@ -304,10 +345,8 @@ impl Rows {
     /// The fixed part if the row is in use; for numbers that came from outside.
     pub(crate) fn get(&self, row: Row) -> Option<&Head> {
         let (chunk, index) = split(row);
-        self.chunks
-            .get(chunk)
-            .map(|c| &c.heads[index])
-            .filter(|h| h.has(OCCUPIED))
+        let head = self.chunks.get(chunk)?.heads.get(index)?;
+        head.has(OCCUPIED).then_some(head)
     }
 
     /// The key of a row in use.
@@ -315,18 +354,16 @@ impl Rows {
         let (chunk, index) = split(row);
         let chunk = &self.chunks[chunk];
         let len = usize::from(chunk.heads[index].key_len);
-        Key::new(&chunk.keys[index * chunk.stride..][..len])
-            .expect("a row in use has a checked key")
+        Key::new(&chunk.key(index)[..len]).expect("a row in use has a checked key")
     }
 
     /// Whether the row is in use for this key.
+    #[inline]
     pub(crate) fn is(&self, row: Row, tenant: TenantId, key: &[u8]) -> bool {
         let (chunk, index) = split(row);
         let chunk = &self.chunks[chunk];
         let head = &chunk.heads[index];
-        head.tenant == tenant
-            && usize::from(head.key_len) == key.len()
-            && &chunk.keys[index * chunk.stride..][..key.len()] == key
+        head.tenant == tenant && usize::from(head.key_len) == key.len() && &chunk.key(index)[..key.len()] == key
     }
 
     /// Brings the row into the cache.
@@ -334,10 +371,10 @@ impl Rows {
         let (chunk, index) = split(row);
         let chunk = &self.chunks[chunk];
         prefetch(&chunk.heads[index]);
-        prefetch(&chunk.keys[index * chunk.stride]);
+        prefetch(&chunk.key(index)[0]);
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory taken; a chunk's untouched end is not counted.
     pub(crate) fn memory(&self) -> ByteCount {
         let bytes = |c: &Chunk| size_of_val(&*c.heads) + c.keys.len();
         ByteCount(self.chunks.iter().map(|c| bytes(c) as u64).sum())
@@ -346,15 +383,13 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHUNK_ROWS, Rows};
+    use super::Rows;
     use ziggurat_base::{Key, TenantId};
 
     #[test]
     fn rows_keep_their_keys_and_are_reused() {
         let mut rows = Rows::default();
-        let keys: Vec<Vec<u8>> = (0..3 * CHUNK_ROWS)
-            .map(|i| vec![i as u8; i % 200 + 1])
-            .collect();
+        let keys: Vec<Vec<u8>> = (0..3000).map(|i| vec![i as u8; i % 200 + 1]).collect();
         let used: Vec<_> = keys
             .iter()
             .map(|k| rows.insert(TenantId(3), Key::new(k).unwrap(), 7).unwrap())
@@ -372,6 +407,6 @@ mod tests {
         for key in &keys {
             rows.insert(TenantId(0), Key::new(key).unwrap(), 7).unwrap();
         }
-        assert_eq!(rows.end(), end, "vacant rows are used before new chunks");
+        assert_eq!(rows.end(), end, "vacant rows are used before new ones");
     }
 }

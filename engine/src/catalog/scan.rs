@@ -95,7 +95,7 @@ impl Catalog {
         let mut next = cursor.next_row;
         while next < self.table.rows.end() && page.keys.len() < KEYS_MAX && steps.take() {
             let row = Row(next);
-            next += 1;
+            next = self.table.rows.skip_empty(next + 1);
             let Some(head) = self.table.rows.get(row) else {
                 continue;
             };

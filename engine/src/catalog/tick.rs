@@ -112,7 +112,7 @@ impl Catalog {
         let mut next = self.fleet.slot(slot).sweep.next_row;
         while next < end && self.fleet.slot(slot).references > 0 && steps.take() {
             self.sweep_row(now, Row(next), slot);
-            next += 1;
+            next = self.table.rows.skip_empty(next + 1);
         }
         self.fleet.slot_mut(slot).sweep.next_row = next;
         next >= end
