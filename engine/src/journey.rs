@@ -39,9 +39,12 @@ pub fn usable(span: Duration) -> Duration {
 }
 
 /// Drives `work`; whenever `alarm` completes first, runs what `again` makes of it and goes on, until that fails.
-async fn with_alarm<T, E>(
+///
+/// `again` is no async closure: the future of a journey must be `Send` wherever it is spawned, and the compiler cannot
+/// tell that of a future with an async closure in it.
+async fn with_alarm<T, E, A: Future<Output = Result<(), E>>>(
     work: impl Future<Output = T>,
-    mut again: impl AsyncFnMut() -> Result<(), E>,
+    mut again: impl FnMut() -> A,
 ) -> Result<T, E> {
     let mut work = pin!(work);
     loop {

@@ -170,10 +170,7 @@ async fn move_and_end(ports: &Ports, going: &[Going<'_>], answers: &mut [Answer<
         }
     }
     let tickets: Vec<_> = going.iter().map(|g| g.grant.ticket).collect();
-    let moved = with_alarm(ports.data.write(&ops), async || {
-        renew(ports, going, &tickets).await
-    })
-    .await;
+    let moved = with_alarm(ports.data.write(&ops), || renew(ports, going, &tickets)).await;
     let mut results = match moved {
         Ok(results) => results.into_iter(),
         Err(error) => {
