@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod chat;
+pub mod demo;
 pub mod payload;
 pub mod predict;
+pub mod replay;
 pub mod request;
 pub mod trace;
 
