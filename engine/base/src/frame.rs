@@ -282,7 +282,11 @@ impl Span {
         Ok(span)
     }
 
-    fn check(&self) -> Result<(), Error> {
+    /// Checks that it is consistent in itself.
+    ///
+    /// # Errors
+    /// [`Code::InvalidParams`] naming the numbers that contradict each other.
+    pub fn check(&self) -> Result<(), Error> {
         let wrong = |what: String| Err(Error::new(Code::InvalidParams, what));
         let chunk = CHUNK as u64;
         let Some(end) = self
