@@ -54,6 +54,9 @@ pub trait EvictionPolicy: fmt::Debug + Send {
     /// Brings the policy's entry of `row` into the cache; a hint ahead of a batch.
     fn prefetch(&self, row: Row);
 
+    /// Brings what a removal of `row` changes besides its own entry, which is there already, into the cache.
+    fn prefetch_removal(&self, row: Row);
+
     /// Bytes of memory that the policy's tables take.
     fn memory(&self) -> ByteCount;
 }

@@ -53,6 +53,9 @@ pub trait SpaceMap: fmt::Debug + Send {
     /// When the extent cannot be one that is in use: that is our bug and would become somebody's wrong bytes.
     fn release(&mut self, extent: Extent);
 
+    /// Brings what a release of `extent` looks at into the cache; a hint ahead of a batch.
+    fn prefetch_release(&self, extent: Extent);
+
     /// Bytes that an extent of `len` takes from `free()`.
     fn footprint(&self, len: u64) -> u64;
 }

@@ -36,21 +36,29 @@ impl Buckets {
     /// Slots in use from the place of `hash` on, with their positions.
     fn probe(&self, hash: u32) -> impl Iterator<Item = (usize, u64)> {
         let len = self.slots.len();
-        let start = if len == 0 { 0 } else { hash as usize & self.mask() };
+        let start = if len == 0 {
+            0
+        } else {
+            hash as usize & self.mask()
+        };
         let wrapped = (0..len).map(move |step| (start + step) & (len - 1));
-        wrapped.map(|at| (at, self.slots[at])).take_while(|(_, slot)| *slot != EMPTY)
+        wrapped
+            .map(|at| (at, self.slots[at]))
+            .take_while(|(_, slot)| *slot != EMPTY)
     }
 
     /// The first row of this hash that `same` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
         let mut hits = self.probe(hash).filter(|(_, slot)| hash_of(*slot) == hash);
-        hits.find(|(_, slot)| same(row_of(*slot))).map(|(_, slot)| row_of(slot))
+        hits.find(|(_, slot)| same(row_of(*slot)))
+            .map(|(_, slot)| row_of(slot))
     }
 
     /// Where a look-up of `hash` will begin.
     pub(super) fn line(&self, hash: u32) -> Option<&u64> {
-        self.slots.get(hash as usize & self.slots.len().wrapping_sub(1))
+        self.slots
+            .get(hash as usize & self.slots.len().wrapping_sub(1))
     }
 
     /// Adds a row that is not there.

@@ -15,11 +15,21 @@ const GROUP: usize = 32;
 /// An object gets no more lease from `exist` once nobody has read it for this many lease spans.
 const IDLE_SPANS: u32 = 3;
 
+/// What a batch will do with its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ahead {
+    /// Look at them.
+    Look,
+    /// Take them away.
+    Removal,
+}
+
 impl Catalog {
     /// Calls `each` with every key and its row, having asked for the memory of a whole group before.
     pub(super) fn for_each_row(
         &mut self,
         keys: Keys<'_>,
+        ahead: Ahead,
         mut each: impl FnMut(&mut Self, usize, Probe<'_>, Option<Row>),
     ) {
         assert!(
@@ -33,7 +43,7 @@ impl Catalog {
             }
             let probes = &probes[..group.len()];
             if group.len() > 1 {
-                self.prefetch(probes);
+                self.prefetch(probes, ahead);
             }
             for (index, probe) in probes.iter().enumerate() {
                 let row = self.table.find(*probe);
@@ -42,7 +52,7 @@ impl Catalog {
         }
     }
 
-    fn prefetch(&self, probes: &[Probe<'_>]) {
+    fn prefetch(&self, probes: &[Probe<'_>], ahead: Ahead) {
         for probe in probes {
             self.table.prefetch(*probe);
         }
@@ -54,6 +64,18 @@ impl Catalog {
             self.table.rows.prefetch(*row);
             self.policy.prefetch(*row);
         }
+        if ahead == Ahead::Removal {
+            for row in rows.iter().flatten() {
+                self.policy.prefetch_removal(*row);
+                let head = self.table.head(*row);
+                if let Place::Inline { slot, offset } = head.place() {
+                    self.fleet
+                        .slot(slot)
+                        .space
+                        .prefetch_release(Extent::new(offset, head.len));
+                }
+            }
+        }
     }
 
     /// Finds objects and takes a guard on each. `None` is a miss.
@@ -64,7 +86,7 @@ impl Catalog {
         recency: Recency,
     ) -> Vec<Answer<Option<GetGrant>>> {
         let mut answers = Vec::with_capacity(keys.keys.len());
-        self.for_each_row(keys, |catalog, _, _, row| {
+        self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
             let answer = catalog.locate_row(now, row, recency);
             match answer {
                 Ok(Some(_)) => catalog.stats.locate_hits += 1,
@@ -164,7 +186,7 @@ impl Catalog {
     /// Whether objects are readable. Promises each its lease, unless nobody reads it; recency stays as it is.
     pub fn exist(&mut self, now: Timestamp, keys: Keys<'_>) -> Vec<Answer<bool>> {
         let mut answers = Vec::with_capacity(keys.keys.len());
-        self.for_each_row(keys, |catalog, _, _, row| {
+        self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
             let found = row.is_some_and(|row| catalog.exist_row(now, row));
             if found {
                 catalog.stats.exist_hits += 1;
@@ -207,7 +229,7 @@ impl Catalog {
 
     /// Marks objects as just used, in this order.
     pub fn touch(&mut self, keys: Keys<'_>) {
-        self.for_each_row(keys, |catalog, _, _, row| {
+        self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
             if let Some(row) = row.filter(|row| catalog.table.head(*row).readable()) {
                 catalog.policy.touch(row);
             }

@@ -1,6 +1,8 @@
 //! Writing: reserve space, hand out a ticket, publish the result; and everything that ends an open write otherwise.
 
-use super::{Catalog, Steps, evict::Room, fleet::ReplicaRecord, rows::Place, table::Probe};
+use super::{
+    Catalog, Steps, evict::Room, fleet::ReplicaRecord, get::Ahead, rows::Place, table::Probe,
+};
 use crate::{
     Row,
     canary::{Canary, planted},
@@ -102,6 +104,7 @@ impl Catalog {
                 tenant,
                 keys: &keys,
             },
+            Ahead::Look,
             |catalog, index, probe, row| {
                 let item = &items[index];
                 let answer = catalog.put_start_one(now, writer, item, wish, probe, row, &mut steps);
@@ -309,7 +312,7 @@ impl Catalog {
 
     fn put_end_one(&mut self, now: Timestamp, end: &PutEnd) -> Answer<PutDone> {
         let Some(mut open) = self.opens.open.remove(&end.ticket) else {
-            return self.put_end_late(now, end);
+            return self.put_end_late(end);
         };
         let checked = self.check_end(&open, end);
         if let Err(error) = checked {
@@ -492,7 +495,7 @@ impl Catalog {
     }
 
     /// A report on a write that is not open: the repetition of the last one, or too late.
-    fn put_end_late(&mut self, now: Timestamp, end: &PutEnd) -> Answer<PutDone> {
+    fn put_end_late(&mut self, end: &PutEnd) -> Answer<PutDone> {
         let (ticket, row) = *self.opens.recent(end.ticket);
         if ticket == end.ticket
             && let Some(head) = self
@@ -512,10 +515,11 @@ impl Catalog {
                 .map_or(0, |t| t.as_slice().len() as u32);
             return Ok(PutDone { replicas });
         }
-        if planted(Canary::LatePutEndAccepted) && self.resurrect(now, end) {
-            return Ok(PutDone { replicas: 1 });
-        }
         if let Some(closing) = self.opens.closing.get_mut(&end.ticket) {
+            if planted(Canary::LatePutEndAccepted) {
+                let replicas = closing.replicas.len() as u32;
+                return Ok(PutDone { replicas });
+            }
             let refused = self.seen.step(&mut closing.write, WriteEvent::End);
             debug_assert!(refused.is_err(), "a closing write cannot end");
             for record in &mut closing.replicas {
@@ -524,35 +528,6 @@ impl Catalog {
             }
         }
         Err(not_open(end.ticket))
-    }
-
-    /// The bug of [`Canary::LatePutEndAccepted`]: the closing write's bytes become readable under its ticket, although
-    /// their space is about to be given away.
-    fn resurrect(&mut self, now: Timestamp, end: &PutEnd) -> bool {
-        let Some((row, record)) = self.opens.closing.get(&end.ticket).and_then(|closing| {
-            let record = closing.replicas.first()?;
-            let row = self
-                .opens
-                .by_row
-                .iter()
-                .map(|(row, _)| *row)
-                .find(|row| !self.table.head(*row).readable())?;
-            Some((row, record.clone()))
-        }) else {
-            return false;
-        };
-        let head = self.table.head_mut(row);
-        if let Extents::One(extent) = record.extents {
-            head.set_place(Place::Inline {
-                slot: record.slot,
-                offset: extent.offset,
-            });
-        }
-        head.ticket = end.ticket;
-        head.len = record.extents.len().0;
-        head.crc = end.crc;
-        head.used = now;
-        true
     }
 
     /// Gives writes up at the wish of their writers.

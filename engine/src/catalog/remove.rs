@@ -1,6 +1,6 @@
 //! Taking objects away: on request, with their segments, or to make room.
 
-use super::{Catalog, fleet::ReplicaRecord, rows::Place};
+use super::{Catalog, fleet::ReplicaRecord, get::Ahead, rows::Place};
 use crate::{
     Row,
     command::{Answer, Force, Keys},
@@ -9,11 +9,18 @@ use crate::{
 };
 use ziggurat_base::{Code, Error, Extent, Extents, Ticket, Timestamp};
 
+/// The replicas of a version that was taken out of its row.
+enum Taken {
+    Nothing,
+    One(ReplicaRecord),
+    Many(Vec<ReplicaRecord>),
+}
+
 impl Catalog {
     /// Removes objects.
     pub fn remove(&mut self, now: Timestamp, keys: Keys<'_>, force: Force) -> Vec<Answer<()>> {
         let mut answers = Vec::with_capacity(keys.keys.len());
-        self.for_each_row(keys, |catalog, _, _, row| {
+        self.for_each_row(keys, Ahead::Removal, |catalog, _, _, row| {
             let answer = match row {
                 Some(row) => catalog.remove_row(now, row, force),
                 None => Err(Code::ObjectNotFound.into()),
@@ -81,30 +88,51 @@ impl Catalog {
             // Replicas of this very version are still being written.
             self.close(ticket, WriteEvent::Expire);
         }
-        let guard = self.table.head(row).lease();
-        let cooling = guard.until > now;
-        let mut kept = Vec::new();
-        for mut record in self.take_version(row) {
-            if !self.fleet.slot(record.slot).serves() {
-                self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
-                continue;
+        let until = self.table.head(row).lease().until;
+        match self.take_version(row) {
+            Taken::Nothing => {}
+            Taken::One(record) => {
+                if let Some(record) = self.retire_record(now, until, record) {
+                    self.keep_cool(until, vec![record]);
+                }
             }
-            self.seen.must(&mut record.state, ReplicaEvent::Retire);
-            if cooling {
-                kept.push(record);
-            } else {
-                self.fleet.free(record, ReplicaEvent::Cool, &mut self.seen);
+            Taken::Many(records) => {
+                let retire = |record| self.retire_record(now, until, record);
+                let kept: Vec<_> = records.into_iter().filter_map(retire).collect();
+                if !kept.is_empty() {
+                    self.keep_cool(until, kept);
+                }
             }
-        }
-        if !kept.is_empty() {
-            self.cooling.next += 1;
-            self.cooling
-                .records
-                .insert((guard.until, self.cooling.next), kept);
         }
         if !self.table.head(row).writing() {
             self.drop_row(row);
         }
+    }
+
+    /// Ends a replica that no reader can be using; hands it back when one may be.
+    fn retire_record(
+        &mut self,
+        now: Timestamp,
+        until: Timestamp,
+        mut record: ReplicaRecord,
+    ) -> Option<ReplicaRecord> {
+        if !self.fleet.slot(record.slot).serves() {
+            self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
+            return None;
+        }
+        self.seen.must(&mut record.state, ReplicaEvent::Retire);
+        if until > now {
+            return Some(record);
+        }
+        self.fleet.free(record, ReplicaEvent::Cool, &mut self.seen);
+        None
+    }
+
+    fn keep_cool(&mut self, until: Timestamp, records: Vec<ReplicaRecord>) {
+        self.cooling.next += 1;
+        self.cooling
+            .records
+            .insert((until, self.cooling.next), records);
     }
 
     /// The version's bytes are gone with their segments: a miss from now on, for the policy too.
@@ -115,7 +143,7 @@ impl Catalog {
     }
 
     /// The replicas of the readable version; the row has none any more.
-    fn take_version(&mut self, row: Row) -> Vec<ReplicaRecord> {
+    fn take_version(&mut self, row: Row) -> Taken {
         self.stats.objects -= 1;
         self.stats.extents -= self.extent_count(row);
         let head = self.table.head_mut(row);
@@ -123,22 +151,15 @@ impl Catalog {
         head.set_place(Place::Nowhere);
         head.ticket = Ticket::NONE;
         match place {
-            Place::Nowhere => Vec::new(),
-            Place::Inline { slot, offset } => vec![ReplicaRecord {
+            Place::Nowhere => Taken::Nothing,
+            Place::Inline { slot, offset } => Taken::One(ReplicaRecord {
                 state: Replica::Readable,
                 slot,
                 position: 0,
                 extents: Extents::One(Extent::new(offset, len)),
                 check: None,
-            }],
-            Place::Side(side) => {
-                let records = self.sides.remove(side);
-                debug_assert!(
-                    records.iter().all(|r| r.state == Replica::Readable),
-                    "open writes are closed before"
-                );
-                records
-            }
+            }),
+            Place::Side(side) => Taken::Many(self.sides.remove(side)),
         }
     }
 

@@ -5,7 +5,7 @@
 //! chunk and never a copy, and a chunk is filled from its start, so untouched memory is never asked for. A row is one
 //! cache line plus its key rounded up to the class.
 
-use crate::{Row, lease::LeaseFields};
+use crate::{Row, evict::ROWS_SPARED, lease::LeaseFields};
 use ziggurat_base::{
     ByteCount, Crc32, Key, TenantId, Ticket, Timestamp, key::KEY_LEN_MAX, prefetch::prefetch,
 };
@@ -199,13 +199,19 @@ impl Chunk {
         let mut keys: Vec<u8> = Vec::with_capacity(CHUNK_ROWS * stride(class) + LINE);
         let skip = keys.as_ptr().align_offset(LINE).min(LINE);
         keys.resize(skip, 0);
-        Self { class, heads, keys, skip }
+        Self {
+            class,
+            heads,
+            keys,
+            skip,
+        }
     }
 
     /// Adds a row at the end.
     fn push(&mut self) -> usize {
         self.heads.push(Head::VACANT);
-        self.keys.resize(self.skip + self.heads.len() * stride(self.class), 0);
+        self.keys
+            .resize(self.skip + self.heads.len() * stride(self.class), 0);
         self.heads.len() - 1
     }
 
@@ -266,7 +272,11 @@ impl Rows {
     /// The first row number from `row` on that may be in use: steps over the empty ends of chunks.
     pub(crate) fn skip_empty(&self, row: u32) -> u32 {
         let (mut chunk, mut index) = split(Row(row));
-        while self.chunks.get(chunk).is_some_and(|c| index >= c.heads.len()) {
+        while self
+            .chunks
+            .get(chunk)
+            .is_some_and(|c| index >= c.heads.len())
+        {
             (chunk, index) = (chunk + 1, 0);
         }
         ((chunk << CHUNK_BITS) + index) as u32
@@ -300,11 +310,12 @@ impl Rows {
             self.vacant[class] = self.head(row).place as u32;
             return Some(row);
         }
-        let full = |chunk: u32| chunk == NONE || self.chunks[chunk as usize].heads.len() == CHUNK_ROWS;
+        let full =
+            |chunk: u32| chunk == NONE || self.chunks[chunk as usize].heads.len() == CHUNK_ROWS;
         if full(self.open[class]) {
             let number = self.chunks.len() as u32;
             let last = (u64::from(number) + 1) << CHUNK_BITS;
-            if last > u64::from(Row::MAX) {
+            if last > u64::from(Row::MAX - ROWS_SPARED) {
                 return None;
             }
             self.chunks.push(Chunk::new(class));
@@ -363,7 +374,9 @@ impl Rows {
         let (chunk, index) = split(row);
         let chunk = &self.chunks[chunk];
         let head = &chunk.heads[index];
-        head.tenant == tenant && usize::from(head.key_len) == key.len() && &chunk.key(index)[..key.len()] == key
+        head.tenant == tenant
+            && usize::from(head.key_len) == key.len()
+            && &chunk.key(index)[..key.len()] == key
     }
 
     /// Brings the row into the cache.

@@ -74,6 +74,10 @@ impl EvictionPolicy for Fifo {
     /// Nothing: a use does not look at the row.
     fn prefetch(&self, _: Row) {}
 
+    fn prefetch_removal(&self, row: Row) {
+        self.rows.prefetch_neighbours(row);
+    }
+
     fn memory(&self) -> ByteCount {
         self.rows.memory()
     }

@@ -149,6 +149,14 @@ impl<T: Copy + Default, const LISTS: usize> Lists<T, LISTS> {
         }
     }
 
+    /// A hint that `row`, whose node is in the cache, will be unlinked soon; harmless for any row.
+    pub(super) fn prefetch_neighbours(&self, row: Row) {
+        if let Some(node) = self.node(row.0) {
+            self.prefetch(Row(node.link.older));
+            self.prefetch(Row(node.link.younger));
+        }
+    }
+
     /// Bytes allocated.
     pub(super) fn memory(&self) -> ByteCount {
         let chunks = self.chunks.iter().flatten().count() * size_of::<[Node<T>; CHUNK]>();

@@ -186,6 +186,10 @@ impl EvictionPolicy for Lru {
         self.lists.prefetch(row);
     }
 
+    fn prefetch_removal(&self, row: Row) {
+        self.lists.prefetch_neighbours(row);
+    }
+
     fn memory(&self) -> ByteCount {
         ByteCount(self.lists.memory().0 + self.epochs.memory().0)
     }

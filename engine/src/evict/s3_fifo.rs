@@ -283,6 +283,10 @@ impl EvictionPolicy for S3Fifo {
         self.lists.prefetch(row);
     }
 
+    fn prefetch_removal(&self, row: Row) {
+        self.lists.prefetch_neighbours(row);
+    }
+
     fn memory(&self) -> ByteCount {
         ByteCount(self.lists.memory().0 + self.ghost.memory().0)
     }

@@ -236,6 +236,12 @@ impl SpaceMap for OffsetSpace {
         self.free += footprint;
     }
 
+    fn prefetch_release(&self, extent: Extent) {
+        let start = extent.offset / GRAIN;
+        let span = Span::new(start, start + self.footprint(extent.len) / GRAIN);
+        self.spans.prefetch_neighbours(span);
+    }
+
     /// Whole grains below [`PAGE`], whole pages from there up.
     fn footprint(&self, len: u64) -> u64 {
         let unit = if len < PAGE { GRAIN } else { PAGE };

@@ -284,6 +284,9 @@ impl SpaceMap for SlabSpace {
         self.used -= footprint;
     }
 
+    /// Slots of a slab share their bookkeeping: there is nothing to wait for.
+    fn prefetch_release(&self, _: Extent) {}
+
     /// The slot of its class, or whole slabs.
     fn footprint(&self, len: u64) -> u64 {
         match self.class_of(len) {

@@ -49,6 +49,14 @@ impl Borders {
         border.map(|border| border.span)
     }
 
+    /// Looks where [`Borders::find`] will look. Look-ups of a batch do not wait for each other, so their misses overlap.
+    pub(super) fn guess(&self, grain: u64) -> Option<u32> {
+        let low = grain as u32;
+        self.tables[self.table_of(grain)]
+            .find(hash(low), |_| true)
+            .map(|border| border.span)
+    }
+
     pub(super) fn insert(&mut self, grain: u64, span: u32) {
         let (table, grain) = (self.table_of(grain), grain as u32);
         let border = Border { grain, span };

@@ -111,6 +111,15 @@ impl Spans {
         }
     }
 
+    /// Brings what [`Spans::neighbours`] will look at into the cache.
+    pub(super) fn prefetch_neighbours(&self, used: Span) {
+        for grain in [used.start, used.end] {
+            if let Some(id) = self.borders.guess(grain) {
+                prefetch(self.node(id));
+            }
+        }
+    }
+
     /// The spans that end where `used` starts and start where it ends, and proof that it is free of free spans: in a
     /// release build only as far as its borders tell.
     pub(super) fn neighbours(&self, used: Span) -> (Option<u32>, Option<u32>) {
