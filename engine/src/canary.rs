@@ -9,7 +9,7 @@
 pub enum Canary {
     /// The space of a given-up write returns to the map before its writer is fenced.
     SpaceReusedEarly = 1,
-    /// A `put_end` of a write that was pre-empted still makes its bytes readable.
+    /// A `put_end` of a write that was pre-empted is acknowledged as if its object were readable.
     LatePutEndAccepted = 2,
     /// The owner of memory lets a fenced ticket write.
     FenceIgnored = 3,
