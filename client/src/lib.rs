@@ -4,9 +4,11 @@
 
 pub mod client;
 pub mod options;
+pub mod remote;
 
 mod rooms;
 
 pub use client::Client;
 pub use options::{PutOptions, PutRequest};
+pub use remote::{Remote, RemoteOptions};
 pub use ziggurat_engine::journey::PutOutcome;

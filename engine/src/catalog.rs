@@ -245,7 +245,7 @@ impl Catalog {
             capacity: self.fleet.capacity,
             used: self.fleet.used,
             largest_free: self.fleet.largest_free(),
-            segments: self.fleet.slots().count() as u64,
+            segments: self.fleet.slots().filter(|(_, slot)| slot.serves()).count() as u64,
             members: self.members.count(),
             table_bytes: self.table_bytes().0,
             ..self.stats

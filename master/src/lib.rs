@@ -1,9 +1,15 @@
-//! The shell of the metadata partition: the lock around the catalog, its clock, its durable era, and the way that
-//! effects take to the members. It never sees a payload byte.
+//! The shell of the metadata partition: the lock around the catalog, its clock, its durable era, the way that effects
+//! take to the members, its port for members and clients, and its HTTP for people and their monitors. It never sees a
+//! payload byte.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod era;
+pub mod metrics;
+pub mod orders;
 pub mod partition;
+pub mod process;
 
 pub use era::EraStore;
 pub use partition::{EffectSink, Mailbox, Partition, Session};
+pub use process::{Master, MasterOptions};

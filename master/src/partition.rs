@@ -3,7 +3,7 @@
 //! A call over memory completes on the calling thread, without a wake-up. Effects go to the sink of their member before
 //! the call returns: for a member of this process that is the member itself, for another one its [`Mailbox`].
 
-use crate::EraStore;
+use crate::{EraStore, orders::Orders};
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
@@ -14,7 +14,9 @@ use std::{
     task::{Poll, Waker},
     time::Duration,
 };
-use ziggurat_base::{Clock, Era, Error, Job, MemberId, SegmentId, TenantId, Ticket, Timestamp};
+use ziggurat_base::{
+    Clock, Code, Era, Error, Job, MemberId, SegmentId, TenantId, Ticket, Timestamp,
+};
 use ziggurat_engine::{
     catalog::{Catalog, Config, Matcher},
     command::{
@@ -23,6 +25,10 @@ use ziggurat_engine::{
         Wish,
     },
     port::{Joined, MemberApi, MetadataApi},
+};
+use ziggurat_proto::{
+    hello::Greeting,
+    order::{Order, OrderApi, Report},
 };
 
 /// Life cycles that time alone moves are looked at this often.
@@ -43,6 +49,7 @@ pub struct Partition {
     catalog: Mutex<Catalog>,
     eras: EraStore,
     sinks: Mutex<BTreeMap<MemberId, Arc<dyn EffectSink>>>,
+    orders: Orders,
     matchers: Mutex<VecDeque<(Box<str>, Matcher)>>,
     next_tick: AtomicU64,
 }
@@ -70,6 +77,7 @@ impl Partition {
             catalog: Mutex::new(Catalog::new(config, era)),
             eras,
             sinks: Mutex::default(),
+            orders: Orders::default(),
             matchers: Mutex::default(),
             next_tick: AtomicU64::new(0),
         }))
@@ -135,6 +143,20 @@ impl Partition {
     /// Disconnects a member from its effects.
     pub fn detach(&self, member: MemberId) {
         lock(&self.sinks).remove(&member);
+    }
+
+    /// Reserves space in the name of a member.
+    pub fn put_start_as<'a>(
+        &'a self,
+        writer: MemberId,
+        tenant: TenantId,
+        items: &'a [PutItem<'a>],
+        wish: &'a Wish,
+    ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
+        ready(self.apply(|catalog, now| {
+            self.refresh_era(catalog)?;
+            Ok(catalog.put_start(now, writer, tenant, items, wish))
+        }))
     }
 
     /// A member of this process has carried out a fence.
@@ -299,6 +321,44 @@ impl MemberApi for Partition {
     }
 }
 
+impl OrderApi for Partition {
+    fn orders(&self, member: MemberId) -> Job<'_, Answer<Vec<Order>>> {
+        Box::pin(async move { Ok(self.orders.for_member(member).await) })
+    }
+
+    fn report<'a>(&'a self, report: &'a Report) -> Job<'a, Answer<()>> {
+        self.orders.report(report);
+        ready(Ok(()))
+    }
+}
+
+impl ziggurat_proto::Partition for Partition {
+    fn put_start_as<'a>(
+        &'a self,
+        writer: MemberId,
+        tenant: TenantId,
+        items: &'a [PutItem<'a>],
+        wish: &'a Wish,
+    ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
+        Self::put_start_as(self, writer, tenant, items, wish)
+    }
+
+    fn greeting(&self) -> Greeting {
+        let catalog = lock(&self.catalog);
+        let config = catalog.config();
+        Greeting {
+            era: catalog.era(),
+            lease: config.lease,
+            time_to_live: config.member_ttl,
+        }
+    }
+
+    fn rewind(&self, member: MemberId) {
+        // Effects are asked for anew by every subscription.
+        self.orders.rewind(member);
+    }
+}
+
 /// The effects of one member on their way to it.
 #[derive(Debug, Default)]
 pub struct Mailbox {
@@ -349,35 +409,29 @@ pub struct Session {
     member: MemberId,
 }
 
-impl MetadataApi for Session {
+impl MetadataApi for Partition {
     fn put_start<'a>(
         &'a self,
-        tenant: TenantId,
-        items: &'a [PutItem<'a>],
-        wish: &'a Wish,
+        _: TenantId,
+        _: &'a [PutItem<'a>],
+        _: &'a Wish,
     ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
-        ready(self.partition.apply(|catalog, now| {
-            self.partition.refresh_era(catalog)?;
-            Ok(catalog.put_start(now, self.member, tenant, items, wish))
-        }))
+        ready(Err(Error::new(
+            Code::ClientNotFound,
+            "only a member may write: join first",
+        )))
     }
 
     fn put_end<'a>(&'a self, ends: &'a [PutEnd]) -> Job<'a, Answer<Vec<Answer<PutDone>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.put_end(now, ends))))
+        ready(Ok(self.apply(|catalog, now| catalog.put_end(now, ends))))
     }
 
     fn revoke<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, _| catalog.revoke(tickets))))
+        ready(Ok(self.apply(|catalog, _| catalog.revoke(tickets))))
     }
 
     fn renew<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.renew(now, tickets))))
+        ready(Ok(self.apply(|catalog, now| catalog.renew(now, tickets))))
     }
 
     fn locate<'a>(
@@ -385,31 +439,28 @@ impl MetadataApi for Session {
         keys: Keys<'a>,
         recency: Recency,
     ) -> Job<'a, Answer<Vec<Answer<Option<GetGrant>>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.locate(now, keys, recency))))
+        ready(Ok(
+            self.apply(|catalog, now| catalog.locate(now, keys, recency))
+        ))
     }
 
     fn exist<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<bool>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.exist(now, keys))))
+        ready(Ok(self.apply(|catalog, now| catalog.exist(now, keys))))
     }
 
     fn touch<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<()>> {
-        self.partition.apply(|catalog, _| catalog.touch(keys));
+        self.apply(|catalog, _| catalog.touch(keys));
         ready(Ok(()))
     }
 
     fn give_back(&self, holds: &[Hold]) {
-        self.partition
-            .apply(|catalog, now| catalog.give_back(now, holds));
+        self.apply(|catalog, now| catalog.give_back(now, holds));
     }
 
     fn remove<'a>(&'a self, keys: Keys<'a>, force: Force) -> Job<'a, Answer<Vec<Answer<()>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.remove(now, keys, force))))
+        ready(Ok(
+            self.apply(|catalog, now| catalog.remove(now, keys, force))
+        ))
     }
 
     fn scan<'a>(
@@ -419,19 +470,79 @@ impl MetadataApi for Session {
         action: ScanAction,
         cursor: Option<Cursor>,
     ) -> Job<'a, Answer<Page>> {
-        let matcher = match self.partition.matcher(pattern) {
+        let matcher = match self.matcher(pattern) {
             Ok(matcher) => matcher,
             Err(error) => return ready(Err(error)),
         };
-        ready(Ok(self.partition.apply(|catalog, now| {
+        ready(Ok(self.apply(|catalog, now| {
             let cursor = cursor.unwrap_or_else(|| catalog.scan_start());
             catalog.scan(now, tenant, &matcher, action, cursor)
         })))
     }
 
     fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {
-        ready(Ok(self
-            .partition
-            .apply(|catalog, now| catalog.stat(now, keys))))
+        ready(Ok(self.apply(|catalog, now| catalog.stat(now, keys))))
+    }
+}
+
+impl MetadataApi for Session {
+    fn put_start<'a>(
+        &'a self,
+        tenant: TenantId,
+        items: &'a [PutItem<'a>],
+        wish: &'a Wish,
+    ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
+        self.partition
+            .put_start_as(self.member, tenant, items, wish)
+    }
+
+    fn put_end<'a>(&'a self, ends: &'a [PutEnd]) -> Job<'a, Answer<Vec<Answer<PutDone>>>> {
+        self.partition.put_end(ends)
+    }
+
+    fn revoke<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        self.partition.revoke(tickets)
+    }
+
+    fn renew<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        self.partition.renew(tickets)
+    }
+
+    fn locate<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        recency: Recency,
+    ) -> Job<'a, Answer<Vec<Answer<Option<GetGrant>>>>> {
+        self.partition.locate(keys, recency)
+    }
+
+    fn exist<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<bool>>>> {
+        self.partition.exist(keys)
+    }
+
+    fn touch<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<()>> {
+        self.partition.touch(keys)
+    }
+
+    fn give_back(&self, holds: &[Hold]) {
+        self.partition.give_back(holds);
+    }
+
+    fn remove<'a>(&'a self, keys: Keys<'a>, force: Force) -> Job<'a, Answer<Vec<Answer<()>>>> {
+        self.partition.remove(keys, force)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        tenant: TenantId,
+        pattern: &'a str,
+        action: ScanAction,
+        cursor: Option<Cursor>,
+    ) -> Job<'a, Answer<Page>> {
+        self.partition.scan(tenant, pattern, action, cursor)
+    }
+
+    fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {
+        self.partition.stat(keys)
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     partition::Partition,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{HashMap, VecDeque},
     future::{pending, ready},
     sync::{
         Mutex,
@@ -47,8 +47,8 @@ struct Object {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct FakePartition {
-    objects: Mutex<BTreeMap<Vec<u8>, Object>>,
-    writes: Mutex<BTreeMap<Ticket, (Vec<u8>, u64)>>,
+    objects: Mutex<HashMap<Vec<u8>, Object>>,
+    writes: Mutex<HashMap<Ticket, (Vec<u8>, u64)>>,
     serial: AtomicU64,
     /// Guards that came back, in order.
     pub holds: Mutex<Vec<Hold>>,
@@ -255,8 +255,10 @@ impl MetadataApi for FakePartition {
             .iter()
             .filter(|(key, _)| String::from_utf8_lossy(key).contains(pattern))
             .filter_map(|(key, object)| Some((ObjectKey::new(key).ok()?, object.len)));
+        let mut keys: Vec<_> = listed.collect();
+        keys.sort();
         now(Ok(Page {
-            keys: listed.collect(),
+            keys,
             ..Page::default()
         }))
     }
@@ -365,6 +367,16 @@ impl OrderApi for FakePartition {
 }
 
 impl Partition for FakePartition {
+    fn put_start_as<'a>(
+        &'a self,
+        _writer: MemberId,
+        tenant: TenantId,
+        items: &'a [PutItem<'a>],
+        wish: &'a Wish,
+    ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
+        self.put_start(tenant, items, wish)
+    }
+
     fn greeting(&self) -> Greeting {
         Greeting {
             era: Era(1),

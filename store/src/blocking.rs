@@ -1,20 +1,53 @@
 //! The store for callers without an async runtime. In process a call completes on the calling thread; only one that
 //! waits for room sleeps.
 
-use crate::open::Store;
-use ziggurat_base::{ObjectKey, Result};
+use crate::open::{ConnectOptions, Store};
+use std::sync::Arc;
+use tokio::runtime::{self, Runtime};
+use ziggurat_base::{Code, Error, ObjectKey, Result};
 use ziggurat_client::{PutOptions, PutOutcome, PutRequest, client::Removed};
-use ziggurat_engine::command::{Force, ObjectStat, Recency, Stats};
+use ziggurat_engine::command::{Force, ObjectStat, Recency, SegmentStat, Stats};
 
 /// See the module. The calls are those of [`ziggurat_client::Client`], without `await`.
 #[derive(Clone, Debug)]
 pub struct Blocking {
     store: Store,
+    /// Drives the sockets of a cluster; none in process.
+    runtime: Option<Arc<Runtime>>,
 }
+
+/// Threads that drive the sockets of a cluster.
+const SOCKET_THREADS: usize = 2;
 
 impl Blocking {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store }
+        Self {
+            store,
+            runtime: None,
+        }
+    }
+
+    /// Connects to a cluster with a runtime of its own.
+    ///
+    /// # Errors
+    /// As [`Store::connect`]; `Internal` when the system gives no threads.
+    pub fn connect(options: ConnectOptions) -> Result<Self> {
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(SOCKET_THREADS)
+            .thread_name("ziggurat-client")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::new(
+                    Code::Internal,
+                    format!("cannot start threads for sockets: {error}"),
+                )
+            })?;
+        let store = runtime.block_on(Store::connect(options))?;
+        Ok(Self {
+            store,
+            runtime: Some(Arc::new(runtime)),
+        })
     }
 
     /// The store underneath.
@@ -23,10 +56,12 @@ impl Blocking {
         &self.store
     }
 
-    /// The metadata partition in numbers.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.store.stats()
+    /// Drives one future to its end on the calling thread.
+    pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(future),
+            None => pollster::block_on(future),
+        }
     }
 }
 
@@ -35,13 +70,23 @@ macro_rules! blocking {
         impl Blocking {
             $($(#[$doc])*
             pub fn $name $(<$($generic: $bound),+>)? (&self, $($arg: $type),*) -> $result {
-                pollster::block_on(self.store.$name($($arg),*))
+                self.wait(self.store.$name($($arg),*))
             })*
         }
     };
 }
 
 blocking! {
+    /// The metadata partition in numbers.
+    ///
+    /// # Errors
+    /// When the master cannot be asked.
+    fn stats() -> Result<Stats>;
+    /// The segments.
+    ///
+    /// # Errors
+    /// When the master cannot be asked.
+    fn segments() -> Result<Vec<SegmentStat>>;
     /// Stores a value; a readable key keeps its own.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! # fn main() -> ziggurat_base::Result<()> {
 //! use ziggurat_store::{OpenOptions, Store};
 //!
-//! let store = Store::open(OpenOptions { dram: "64MiB".parse()?, ..OpenOptions::default() })?.blocking();
+//! let store = Store::open(OpenOptions::default())?.blocking();
 //! store.put("prompt/1", b"some KV cache")?;
 //! assert_eq!(store.get("prompt/1")?.as_deref(), Some(&b"some KV cache"[..]));
 //! assert_eq!(store.get("prompt/2")?, None);
@@ -19,10 +19,19 @@
 pub mod blocking;
 pub mod clock;
 pub mod open;
+pub mod serve;
 
 mod local;
 
 pub use blocking::Blocking;
 pub use clock::SystemClock;
-pub use open::{OpenOptions, Store};
+pub use open::{ConnectOptions, OpenOptions, Store};
+pub use serve::{ServeOptions, Served};
 pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest};
+pub use ziggurat_engine::command::Force;
+pub use ziggurat_engine::{
+    canary::BUILT_IN as CANARIES_BUILT_IN, catalog::Config as CatalogConfig, evict::PolicyKind,
+    journey::Patience, place::PlacementKind, space::AllocatorKind,
+};
+pub use ziggurat_master::{Master, MasterOptions};
+pub use ziggurat_node::{MemoryOptions, Node, NodeOptions};

@@ -6,11 +6,8 @@ use crate::{
     local::{LocalData, LocalNode},
 };
 use std::{fmt, ops::Deref, path::PathBuf, sync::Arc};
-use ziggurat_base::{
-    ByteCount, Clock, Code, Era, Error, Result,
-    memory::{Pages, Region, RegionOptions},
-};
-use ziggurat_client::Client;
+use ziggurat_base::{ByteCount, Clock, Era, Result};
+use ziggurat_client::{Client, Remote, RemoteOptions};
 use ziggurat_engine::{
     catalog,
     command::{MemberOffer, SegmentOffer, SegmentStat, Stats},
@@ -18,21 +15,42 @@ use ziggurat_engine::{
     port::Ports,
 };
 use ziggurat_master::{EraStore, Partition};
+use ziggurat_node::MemoryOptions;
+use ziggurat_proto::SessionOptions;
 use ziggurat_tiers::dram::DramTier;
+use ziggurat_transport::client::PeerOptions;
+
+/// Where a cluster is and how patient to be with it.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// The cluster.
+    pub remote: RemoteOptions,
+    /// Bounds of the patience of calls.
+    pub patience: Patience,
+}
+
+impl ConnectOptions {
+    /// The tenant `default` at a master.
+    #[must_use]
+    pub fn new(master: impl Into<String>) -> Self {
+        let remote = RemoteOptions {
+            master: master.into(),
+            tenant: "default".into(),
+            session: SessionOptions::default(),
+            peers: PeerOptions::default(),
+        };
+        Self {
+            remote,
+            patience: Patience::default(),
+        }
+    }
+}
 
 /// What an in-process store should be.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Memory for payloads.
-    pub dram: ByteCount,
-    /// Into how many segments of equal size it is divided; more than one allows several replicas.
-    pub segments: u16,
-    /// Which pages to ask for.
-    pub pages: Pages,
-    /// Touch all memory at the start, so that no put pays for it later. Takes some 0.6 s for each GiB.
-    pub populate: bool,
-    /// Bind the memory to this NUMA node.
-    pub numa_node: Option<u32>,
+    /// Memory for payloads; several segments allow several replicas.
+    pub memory: MemoryOptions,
     /// Where the era is kept; without it the clock of the machine stands in.
     pub state_dir: Option<PathBuf>,
     /// Whose objects.
@@ -48,11 +66,10 @@ pub struct OpenOptions {
 impl Default for OpenOptions {
     fn default() -> Self {
         Self {
-            dram: ByteCount::mib(256),
-            segments: 1,
-            pages: Pages::Normal,
-            populate: false,
-            numa_node: None,
+            memory: MemoryOptions {
+                dram: ByteCount::mib(256),
+                ..MemoryOptions::default()
+            },
             state_dir: None,
             tenant: "default".into(),
             catalog: catalog::Config::default(),
@@ -65,18 +82,27 @@ impl Default for OpenOptions {
 impl fmt::Debug for OpenOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenOptions")
-            .field("dram", &self.dram)
-            .field("segments", &self.segments)
+            .field("memory", &self.memory)
             .field("catalog", &self.catalog)
             .finish_non_exhaustive()
     }
 }
 
-/// A store: used like the [`Client`] that it dereferences to. Clones share it; the memory goes with the last one.
+/// Where the metadata of a store is.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// In this process.
+    Here(Arc<Partition>),
+    /// At a master.
+    There(Arc<Remote>),
+}
+
+/// A store: used like the [`Client`] that it dereferences to. Clones share it; in process the memory goes with the last
+/// one.
 #[derive(Clone, Debug)]
 pub struct Store {
     client: Client,
-    partition: Arc<Partition>,
+    home: Home,
 }
 
 impl Deref for Store {
@@ -94,7 +120,7 @@ impl Store {
     /// `InvalidParams` for numbers that cannot be, `NoAvailableHandle` when the machine does not have the memory,
     /// `PersistentFail` when the state directory cannot be used.
     pub fn open(options: OpenOptions) -> Result<Self> {
-        check(&options)?;
+        let regions = options.memory.map(|number| format!("local-{number}"))?;
         let eras = EraStore::open(options.state_dir.as_deref())?;
         let partition = Partition::open(options.catalog.clone(), options.clock.clone(), eras)?;
         let offer = MemberOffer {
@@ -109,23 +135,14 @@ impl Store {
             member,
         };
         partition.attach(member, Arc::new(node));
-        for number in 0..options.segments {
-            let len = options.dram.0 / u64::from(options.segments);
-            let name = format!("local-{number}");
-            let region = Region::create(&RegionOptions {
-                len,
-                pages: options.pages,
-                populate: options.populate,
-                numa_node: options.numa_node,
-                name: name.clone(),
-            })?;
+        for (number, region) in regions.into_iter().enumerate() {
             let offer = SegmentOffer {
-                name: name.into(),
-                capacity: ByteCount(len),
+                name: format!("local-{number}").into(),
+                capacity: ByteCount(region.len()),
                 highest_era: Era(0),
             };
             let id = partition.mount_now(member, &offer)?;
-            tier.mount(id, region)?;
+            tier.mount_shared(id, region)?;
         }
         let ports = Ports {
             clock: options.clock,
@@ -135,7 +152,25 @@ impl Store {
         let tenant = partition.tenant_now(&options.tenant)?;
         Ok(Self {
             client: Client::new(ports, tenant, options.patience),
-            partition,
+            home: Home::Here(partition),
+        })
+    }
+
+    /// Connects to a cluster. Needs a tokio runtime; see [`Blocking::connect`] for callers without one.
+    ///
+    /// # Errors
+    /// As [`Remote::connect`].
+    pub async fn connect(options: ConnectOptions) -> Result<Self> {
+        let remote = Remote::connect(options.remote).await?;
+        let ports = Ports {
+            clock: Arc::new(SystemClock::default()),
+            metadata: remote.clone(),
+            data: remote.clone(),
+        };
+        let client = Client::new(ports, remote.tenant(), options.patience);
+        Ok(Self {
+            client,
+            home: Home::There(remote),
         })
     }
 
@@ -146,52 +181,24 @@ impl Store {
     }
 
     /// The metadata partition in numbers.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.partition.stats_now()
+    ///
+    /// # Errors
+    /// When the master cannot be asked; never in process.
+    pub async fn stats(&self) -> Result<Stats> {
+        match &self.home {
+            Home::Here(partition) => Ok(partition.stats_now()),
+            Home::There(remote) => remote.stats().await,
+        }
     }
 
     /// The segments.
-    #[must_use]
-    pub fn segments(&self) -> Vec<SegmentStat> {
-        self.partition.segments_now()
+    ///
+    /// # Errors
+    /// When the master cannot be asked; never in process.
+    pub async fn segments(&self) -> Result<Vec<SegmentStat>> {
+        match &self.home {
+            Home::Here(partition) => Ok(partition.segments_now()),
+            Home::There(remote) => remote.segments().await,
+        }
     }
-}
-
-fn check(options: &OpenOptions) -> Result<()> {
-    let wrong = |what: String| Err(Error::new(Code::InvalidParams, what));
-    if options.segments == 0 {
-        return wrong("0 segments: the memory needs at least 1".into());
-    }
-    let least = 4096 * u64::from(options.segments);
-    if options.dram.0 < least {
-        return wrong(format!(
-            "{} of memory is too little: give at least {}",
-            options.dram,
-            ByteCount(least)
-        ));
-    }
-    let Some(available) = available_memory() else {
-        return Ok(());
-    };
-    if options.dram > available {
-        return Err(Error::new(
-            Code::NoAvailableHandle,
-            format!(
-                "{} of memory was asked for, this machine has {available} available: give less",
-                options.dram
-            ),
-        ));
-    }
-    Ok(())
-}
-
-/// What the kernel says is available without swapping; `None` where it does not say.
-fn available_memory() -> Option<ByteCount> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(ByteCount::kib(kib))
 }

@@ -148,6 +148,15 @@ impl DramTier {
     /// # Errors
     /// [`Code::SegmentAlreadyExists`] when the number is taken: numbers are never used twice.
     pub fn mount(&self, segment: SegmentId, region: Region) -> Result<()> {
+        self.mount_shared(segment, Arc::new(region))
+    }
+
+    /// [`DramTier::mount`] of memory that outlives the segment: it is mounted again when its owner joins anew. Reads of
+    /// the old segment that are still being answered fail when they ask the shelf at their end.
+    ///
+    /// # Errors
+    /// As [`DramTier::mount`].
+    pub fn mount_shared(&self, segment: SegmentId, region: Arc<Region>) -> Result<()> {
         let mut state = self.shared.lock();
         if state.segments.contains_key(&segment) {
             return Err(Error::new(
@@ -157,7 +166,7 @@ impl DramTier {
         }
         state.shelf.mount(segment, region.len());
         let mounted = Mounted {
-            region: Arc::new(region),
+            region,
             latches: BTreeMap::new(),
         };
         state.segments.insert(segment, mounted);

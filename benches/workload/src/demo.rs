@@ -10,7 +10,7 @@ use crate::{
 use serde::Serialize;
 use ziggurat_base::{ByteCount, Code, Error, ManualClock, Result};
 use ziggurat_engine::{catalog, space::AllocatorKind};
-use ziggurat_store::{OpenOptions, Store};
+use ziggurat_store::{MemoryOptions, OpenOptions, Store};
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
@@ -109,7 +109,10 @@ pub fn capacity_blocks(dram: ByteCount, block_bytes: ByteCount) -> Result<u64> {
 /// As [`Store::open`].
 pub fn open_for_replay(dram: ByteCount, policy: PolicyKind, clock: &ManualClock) -> Result<Store> {
     Store::open(OpenOptions {
-        dram,
+        memory: MemoryOptions {
+            dram,
+            ..MemoryOptions::default()
+        },
         catalog: catalog::Config {
             policy,
             high_watermark: 1.0,
@@ -149,7 +152,7 @@ pub async fn demo(
     };
     let payload_bytes = unique_blocks(requests.iter().cloned()) * options.block_bytes.0;
     let mut run = run(&store, requests.into_iter().map(Ok), &run_options, progress).await?;
-    run.evictions = store.stats().evicted;
+    run.evictions = store.stats().await?.evicted;
     Ok(DemoReport {
         run,
         predicted,

@@ -169,18 +169,15 @@ impl Catalog {
 
     /// A row without anything to read: not yet, or not any more.
     fn unreadable(&mut self, now: Timestamp, row: Row) -> Answer<()> {
-        let head = self.table.head(row);
-        let writing = head.writing();
-        if head.readable() {
+        if self.table.head(row).readable() {
+            // The version is lost with its segments; what was still being written of it goes with it.
             self.lose(now, row);
+            return Ok(());
         }
-        if writing {
-            return Err(Error::new(
-                Code::ReplicaIsNotReady,
-                "the object is being written",
-            ));
-        }
-        Ok(())
+        Err(Error::new(
+            Code::ReplicaIsNotReady,
+            "the object is being written",
+        ))
     }
 
     /// Whether objects are readable. Promises each its lease, unless nobody reads it; recency stays as it is.

@@ -57,7 +57,7 @@ impl Members {
     }
 }
 
-fn unknown(member: MemberId) -> Error {
+pub(super) fn unknown(member: MemberId) -> Error {
     Error::new(
         Code::ClientNotFound,
         format!("member {member} is not known: it left, fell silent, or joined another master"),
@@ -179,6 +179,7 @@ impl Catalog {
                 offer.capacity
             ));
         }
+        self.replace_predecessor(member, &offer.name);
         if self.fleet.named(&offer.name).is_some() {
             return Err(Error::new(
                 Code::SegmentAlreadyExists,
@@ -200,6 +201,19 @@ impl Catalog {
         self.policy.set_capacity(ByteCount(self.fleet.capacity));
         self.settle();
         mounted.ok_or_else(|| Error::new(Code::Backpressure, "65,536 segments are mounted already"))
+    }
+
+    /// A node that comes back at the same address before its last incarnation has fallen silent takes its place: nobody
+    /// else can be listening there.
+    fn replace_predecessor(&mut self, member: MemberId, name: &str) {
+        let Some(owner) = self.fleet.named(name).map(|slot| self.fleet.slot(slot).member) else {
+            return;
+        };
+        let address = self.address(member).filter(|address| !address.is_empty());
+        if owner != member && address.is_some() && self.address(owner) == address {
+            self.stats.members_expired += 1;
+            self.part(owner, MemberEvent::Expire);
+        }
     }
 
     /// Takes space back: no new objects from now on, gone after `grace`.

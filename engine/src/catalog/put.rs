@@ -1,7 +1,7 @@
 //! Writing: reserve space, hand out a ticket, publish the result; and everything that ends an open write otherwise.
 
 use super::{
-    Catalog, Steps, evict::Room, fleet::ReplicaRecord, get::Ahead, rows::Place, table::Probe,
+    Catalog, Steps, evict::Room, fleet::ReplicaRecord, get::Ahead, members, rows::Place, table::Probe,
 };
 use crate::{
     Row,
@@ -95,6 +95,10 @@ impl Catalog {
         items: &[PutItem<'_>],
         wish: &Wish,
     ) -> Vec<Answer<PutAnswer>> {
+        if !self.members.alive(writer) {
+            let error = members::unknown(writer);
+            return items.iter().map(|_| Err(error.clone())).collect();
+        }
         let mut steps = Steps::turn();
         self.relieve(now, &mut steps);
         let keys: Vec<_> = items.iter().map(|item| item.key).collect();

@@ -34,22 +34,20 @@ impl Catalog {
     pub(super) fn remove_row(&mut self, now: Timestamp, row: Row, force: Force) -> Answer<()> {
         let head = self.table.head(row);
         if !self.serves(row) {
-            let writing = head.writing();
             if head.readable() {
+                // The version is lost with its segments; what was still being written of it goes with it.
                 self.lose(now, row);
+                return Err(Code::ObjectNotFound.into());
             }
-            return match (writing, force) {
-                (true, Force::Yes) => {
-                    self.preempt(row);
-                    self.stats.removed += 1;
-                    Ok(())
-                }
-                (true, Force::No) => Err(Error::new(
-                    Code::ReplicaIsNotReady,
-                    "the object is being written",
-                )),
-                (false, _) => Err(Code::ObjectNotFound.into()),
-            };
+            if force == Force::Yes {
+                self.preempt(row);
+                self.stats.removed += 1;
+                return Ok(());
+            }
+            return Err(Error::new(
+                Code::ReplicaIsNotReady,
+                "the object is being written",
+            ));
         }
         if force == Force::No && head.leased(now) {
             let left = ziggurat_base::unit::human_span(head.lease().until.since(now));

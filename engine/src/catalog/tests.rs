@@ -545,6 +545,50 @@ fn a_graceful_unmount_serves_readers_until_it_is_over() {
     assert_eq!(rig.catalog.segments(), []);
 }
 
+/// A version with one good replica, on a member that has left, and another replica still being written.
+fn half_written_on_a_lost_member() -> (Rig, PutGrant) {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let other = rig.catalog.join(rig.now, &MemberOffer::default()).unwrap();
+    let offer = SegmentOffer {
+        name: "other".into(),
+        capacity: ByteCount(1 << 20),
+        highest_era: Era(0),
+    };
+    rig.catalog.mount(rig.now, other, &offer).unwrap();
+    let wish = Wish {
+        replicas: 2,
+        preferred: vec!["other".into(), "seg0".into()],
+    };
+    let PutAnswer::Granted(grant) = rig.start_wish("a", 100, &wish).unwrap() else {
+        panic!()
+    };
+    let end = PutEnd {
+        ticket: grant.ticket,
+        crc: Crc32(1),
+        written: Written::Each(vec![Some(true), None]),
+    };
+    let done = rig.catalog.put_end(rig.now, &[end]).remove(0).unwrap();
+    assert_eq!(done.replicas, 1);
+    rig.catalog.leave(other);
+    (rig, grant)
+}
+
+#[test]
+fn a_half_written_version_whose_good_half_is_lost_is_gone_for_everybody() {
+    for force in [Force::No, Force::Yes] {
+        let (mut rig, grant) = half_written_on_a_lost_member();
+        assert_eq!(rig.remove("a", force), Err(Code::ObjectNotFound));
+        assert!(rig.end(grant.ticket).is_err());
+        rig.fence_all();
+        rig.pass(10);
+        assert_eq!(rig.used(), 0);
+        rig.put("a", 5);
+    }
+    let (mut rig, grant) = half_written_on_a_lost_member();
+    assert_eq!(rig.locate("a"), Ok(None), "a miss, not a write to wait for");
+    assert!(rig.end(grant.ticket).is_err());
+}
+
 #[test]
 fn an_era_that_a_member_has_seen_is_exceeded() {
     let mut rig = Rig::new(Config::default(), &[1 << 20]);
@@ -703,4 +747,19 @@ fn random_history(seed: u64) {
             }
         }
     }
+}
+
+#[test]
+fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let at = |address: &str| MemberOffer { address: address.into(), in_process: false };
+    let offer = SegmentOffer { name: "n1".into(), capacity: ByteCount(1 << 20), highest_era: Era(0) };
+    let first = rig.catalog.join(rig.now, &at("host:1")).unwrap();
+    rig.catalog.mount(rig.now, first, &offer).unwrap();
+    let stranger = rig.catalog.join(rig.now, &at("host:2")).unwrap();
+    let refused = rig.catalog.mount(rig.now, stranger, &offer).unwrap_err();
+    assert_eq!(refused.code(), Code::SegmentAlreadyExists);
+    let second = rig.catalog.join(rig.now, &at("host:1")).unwrap();
+    rig.catalog.mount(rig.now, second, &offer).unwrap();
+    assert!(rig.catalog.ping(rig.now, first).is_err());
 }

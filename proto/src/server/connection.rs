@@ -44,6 +44,8 @@ pub(super) struct Connection<'a> {
     inbox: Inbox,
     out: Vec<u8>,
     stopped: flag::Receiver<bool>,
+    /// The member that joined last on this connection: what is written here is written in its name.
+    writer: MemberId,
     watchers: Watchers,
     pushes: mpsc::Receiver<wire::Push>,
 }
@@ -72,6 +74,7 @@ impl<'a> Connection<'a> {
             out: Vec::new(),
             stopped,
             watchers: Watchers::new(service.partition.clone(), sender),
+            writer: MemberId(0),
             pushes,
         }
     }
@@ -186,7 +189,7 @@ impl<'a> Connection<'a> {
         let (kind, started) = (CallKind::of(&call), Instant::now());
         let outcome = match call {
             Call::Watch(member) => self.watchers.watch(MemberId(member)),
-            call => dispatch::answer(&*self.service.partition, call).await,
+            call => dispatch::answer(&*self.service.partition, &mut self.writer, call).await,
         };
         let header = Header::new(Kind::Control, id);
         let appended = outcome.and_then(|outcome| {

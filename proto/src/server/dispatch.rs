@@ -9,10 +9,19 @@ use std::time::Duration;
 use ziggurat_base::{Error, MemberId, SegmentId, Ticket};
 use ziggurat_engine::command::{Answer, Force, Keys, Recency};
 
-/// Asks the partition.
-pub(super) async fn answer(partition: &dyn Partition, call: Call) -> Answer<Outcome> {
+/// Asks the partition. `writer` is the member that joined last on the connection; a join replaces it.
+pub(super) async fn answer(
+    partition: &dyn Partition,
+    writer: &mut MemberId,
+    call: Call,
+) -> Answer<Outcome> {
     match call {
-        Call::PutStart(message) => put_start(partition, &message).await,
+        Call::PutStart(message) => put_start(partition, *writer, &message).await,
+        Call::Join(message) => {
+            let joined = partition.join(&member::offer(message)).await?;
+            *writer = joined.member;
+            Ok(Outcome::Join(member::pack_joined(joined)))
+        }
         Call::PutEnd(message) => {
             let ends = put::ends(&message)?;
             let answers = partition.put_end(&ends).await?;
@@ -51,10 +60,6 @@ pub(super) async fn answer(partition: &dyn Partition, call: Call) -> Answer<Outc
 
 async fn answer_member(partition: &dyn Partition, call: Call) -> Answer<Outcome> {
     match call {
-        Call::Join(message) => {
-            let joined = partition.join(&member::offer(message)).await?;
-            Ok(Outcome::Join(member::pack_joined(joined)))
-        }
         Call::Ping(member) => nothing(partition.ping(MemberId(member)).await),
         Call::Leave(member) => nothing(partition.leave(MemberId(member)).await),
         Call::Tenant(name) => {
@@ -106,10 +111,16 @@ fn wanted(keys: Option<&wire::Keys>) -> Result<&wire::Keys, Error> {
     keys.ok_or_else(|| broken("a call without its keys"))
 }
 
-async fn put_start(partition: &dyn Partition, message: &wire::PutStart) -> Answer<Outcome> {
+async fn put_start(
+    partition: &dyn Partition,
+    writer: MemberId,
+    message: &wire::PutStart,
+) -> Answer<Outcome> {
     let (tenant, items) = put::items(message)?;
     let wish = put::wish(message)?;
-    let answers = partition.put_start(tenant, &items, &wish).await?;
+    let answers = partition
+        .put_start_as(writer, tenant, &items, &wish)
+        .await?;
     Ok(Outcome::PutStart(put::pack_grants(answers)))
 }
 

@@ -1,0 +1,244 @@
+//! What a master tells its monitors, in the text format of Prometheus.
+
+use std::fmt::Write;
+use ziggurat_engine::command::{SegmentStat, Stats};
+use ziggurat_proto::counts::Snapshot;
+
+/// One number: its name without the prefix, whether it only rises, its help, and how to read it.
+type Row = (&'static str, bool, &'static str, fn(&Stats) -> u64);
+
+const ROWS: &[Row] = &[
+    ("objects", false, "Readable objects.", |s| s.objects),
+    ("writes_open", false, "Writes whose ticket is out.", |s| {
+        s.writes_open
+    }),
+    (
+        "writes_closing",
+        false,
+        "Given-up writes whose space waits for a fence.",
+        |s| s.writes_closing,
+    ),
+    (
+        "capacity_bytes",
+        false,
+        "Bytes of all mounted segments.",
+        |s| s.capacity,
+    ),
+    ("used_bytes", false, "Bytes of them in use.", |s| s.used),
+    (
+        "largest_free_bytes",
+        false,
+        "Longest free extent of any segment.",
+        |s| s.largest_free,
+    ),
+    ("extents", false, "Extents of all readable replicas.", |s| {
+        s.extents
+    }),
+    ("segments", false, "Mounted segments.", |s| s.segments),
+    ("members", false, "Living members.", |s| s.members),
+    (
+        "table_bytes",
+        false,
+        "Memory of the partition's own tables.",
+        |s| s.table_bytes,
+    ),
+    (
+        "puts_granted_total",
+        true,
+        "put_start that were granted.",
+        |s| s.puts_granted,
+    ),
+    (
+        "puts_existed_total",
+        true,
+        "put_start of a readable key.",
+        |s| s.puts_existed,
+    ),
+    (
+        "puts_refused_writing_total",
+        true,
+        "put_start of a key that somebody was writing.",
+        |s| s.puts_refused_writing,
+    ),
+    (
+        "puts_refused_space_total",
+        true,
+        "put_start that found no room.",
+        |s| s.puts_refused_space,
+    ),
+    (
+        "puts_partial_total",
+        true,
+        "Grants with fewer replicas than wished.",
+        |s| s.puts_partial,
+    ),
+    (
+        "puts_ended_total",
+        true,
+        "Objects that became readable.",
+        |s| s.puts_ended,
+    ),
+    (
+        "puts_revoked_total",
+        true,
+        "Writes given up by their writers.",
+        |s| s.puts_revoked,
+    ),
+    (
+        "puts_preempted_total",
+        true,
+        "Writes pre-empted by another writer of the key.",
+        |s| s.puts_preempted,
+    ),
+    (
+        "puts_expired_total",
+        true,
+        "Writes given up because of age or their writer's death.",
+        |s| s.puts_expired,
+    ),
+    (
+        "locate_hits_total",
+        true,
+        "locate that found the object.",
+        |s| s.locate_hits,
+    ),
+    ("locate_misses_total", true, "locate that did not.", |s| {
+        s.locate_misses
+    }),
+    (
+        "exist_hits_total",
+        true,
+        "exist that found the object.",
+        |s| s.exist_hits,
+    ),
+    ("exist_misses_total", true, "exist that did not.", |s| {
+        s.exist_misses
+    }),
+    (
+        "leases_returned_total",
+        true,
+        "Leases ended by their last reader.",
+        |s| s.holds_returned,
+    ),
+    (
+        "objects_removed_total",
+        true,
+        "Objects removed on request.",
+        |s| s.removed,
+    ),
+    ("objects_evicted_total", true, "Objects evicted.", |s| {
+        s.evicted
+    }),
+    (
+        "evicted_bytes_total",
+        true,
+        "Payload bytes of evicted objects.",
+        |s| s.evicted_bytes,
+    ),
+    (
+        "objects_lost_total",
+        true,
+        "Objects lost with their segments.",
+        |s| s.lost,
+    ),
+    (
+        "members_expired_total",
+        true,
+        "Members that fell silent.",
+        |s| s.members_expired,
+    ),
+];
+
+/// Everything, for `/metrics`.
+#[must_use]
+pub fn text(stats: &Stats, segments: &[SegmentStat], calls: &Snapshot) -> String {
+    let mut out = String::new();
+    for (name, rises, help, read) in ROWS {
+        let kind = if *rises { "counter" } else { "gauge" };
+        head(&mut out, name, kind, help);
+        line(&mut out, name, "", read(stats));
+    }
+    let gauges: [(&str, &str, fn(&SegmentStat) -> u64); 3] = [
+        ("segment_capacity_bytes", "Bytes of a segment.", |s| {
+            s.capacity.0
+        }),
+        ("segment_used_bytes", "Bytes of it in use.", |s| s.used.0),
+        (
+            "segment_largest_free_bytes",
+            "Its longest free extent.",
+            |s| s.largest_free.0,
+        ),
+    ];
+    for (name, help, read) in gauges {
+        head(&mut out, name, "gauge", help);
+        for segment in segments {
+            let label = format!("{{segment=\"{}\"}}", segment.name.escape_default());
+            line(&mut out, name, &label, read(segment));
+        }
+    }
+    call_text(&mut out, calls);
+    out
+}
+
+fn call_text(out: &mut String, calls: &Snapshot) {
+    head(out, "calls_total", "counter", "Calls by kind and outcome.");
+    for call in &calls.calls {
+        let kind = call.kind.label();
+        line(
+            out,
+            "calls_total",
+            &format!("{{op=\"{kind}\",outcome=\"ok\"}}"),
+            call.count.saturating_sub(call.failed),
+        );
+        line(
+            out,
+            "calls_total",
+            &format!("{{op=\"{kind}\",outcome=\"error\"}}"),
+            call.failed,
+        );
+    }
+    head(
+        out,
+        "connections_closed_total",
+        "counter",
+        "Connections that were closed for a reason.",
+    );
+    for (reason, count) in &calls.closed {
+        line(
+            out,
+            "connections_closed_total",
+            &format!("{{reason=\"{}\"}}", reason.label()),
+            *count,
+        );
+    }
+}
+
+fn head(out: &mut String, name: &str, kind: &str, help: &str) {
+    let _into_memory = writeln!(
+        out,
+        "# HELP ziggurat_master_{name} {help}\n# TYPE ziggurat_master_{name} {kind}"
+    );
+}
+
+fn line(out: &mut String, name: &str, labels: &str, value: u64) {
+    let _into_memory = writeln!(out, "ziggurat_master_{name}{labels} {value}");
+}
+
+/// A few lines for people, for `/metrics/summary`.
+#[must_use]
+pub fn summary(stats: &Stats) -> String {
+    use ziggurat_base::ByteCount;
+    let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
+    format!(
+        "objects {} | memory {} of {} ({:.1} %) | segments {} | members {} | locate hits {:.1} % | evicted {} | open writes {}\n",
+        stats.objects,
+        ByteCount(stats.used),
+        ByteCount(stats.capacity),
+        share(stats.used, stats.capacity),
+        stats.segments,
+        stats.members,
+        share(stats.locate_hits, stats.locate_hits + stats.locate_misses),
+        stats.evicted,
+        stats.writes_open + stats.writes_closing,
+    )
+}

@@ -1,0 +1,129 @@
+//! The memory that a node gives: one region per segment, kept while the node lives, whatever becomes of its membership.
+
+use std::sync::Arc;
+use ziggurat_base::{
+    ByteCount, Code, Error, Result,
+    memory::{Pages, Region, RegionOptions},
+};
+
+/// How much memory, and of which kind.
+#[derive(Clone, Debug)]
+pub struct MemoryOptions {
+    /// Bytes in all.
+    pub dram: ByteCount,
+    /// Into how many segments of equal size they are divided.
+    pub segments: u16,
+    /// Which pages to ask for.
+    pub pages: Pages,
+    /// Touch all memory at the start, so that no put pays for it later.
+    pub populate: bool,
+    /// Bind the memory to this NUMA node.
+    pub numa_node: Option<u32>,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        Self {
+            dram: ByteCount::gib(1),
+            segments: 1,
+            pages: Pages::Normal,
+            populate: false,
+            numa_node: None,
+        }
+    }
+}
+
+impl MemoryOptions {
+    /// Maps the memory, one region for each name.
+    ///
+    /// # Errors
+    /// `InvalidParams` for numbers that cannot be, `NoAvailableHandle` when the machine does not have the memory.
+    pub fn map(&self, name: impl Fn(u16) -> String) -> Result<Vec<Arc<Region>>> {
+        self.check()?;
+        let map = |number| {
+            let region = Region::create(&RegionOptions {
+                len: self.dram.0 / u64::from(self.segments),
+                pages: self.pages,
+                populate: self.populate,
+                numa_node: self.numa_node,
+                name: name(number),
+            })?;
+            Ok(Arc::new(region))
+        };
+        (0..self.segments).map(map).collect()
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(Code::InvalidParams, what));
+        if self.segments == 0 {
+            return wrong("0 segments: the memory needs at least 1".into());
+        }
+        let least = ByteCount(4096 * u64::from(self.segments));
+        if self.dram < least {
+            return wrong(format!(
+                "{} of memory is too little: give at least {least}",
+                self.dram
+            ));
+        }
+        let Some(available) = available_memory() else {
+            return Ok(());
+        };
+        if self.dram > available {
+            return Err(Error::new(
+                Code::NoAvailableHandle,
+                format!(
+                    "{} of memory was asked for, this machine has {available} available: give less",
+                    self.dram
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel says is available without swapping; `None` where it does not say.
+#[must_use]
+pub fn available_memory() -> Option<ByteCount> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(ByteCount::kib(kib))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryOptions;
+    use ziggurat_base::{ByteCount, Code};
+
+    #[test]
+    fn more_than_the_machine_has_is_refused_by_name() {
+        let options = MemoryOptions {
+            dram: ByteCount(1 << 60),
+            ..MemoryOptions::default()
+        };
+        let error = options.map(|n| n.to_string()).unwrap_err();
+        assert_eq!(error.code(), Code::NoAvailableHandle);
+        assert!(error.what().contains("1048576TiB"), "{error}");
+    }
+
+    #[test]
+    fn memory_is_divided_evenly() {
+        let options = MemoryOptions {
+            dram: ByteCount::mib(4),
+            segments: 4,
+            ..MemoryOptions::default()
+        };
+        let regions = options.map(|n| format!("part-{n}")).unwrap();
+        assert!(regions.len() == 4 && regions.iter().all(|r| r.len() == 1 << 20));
+        let none = MemoryOptions {
+            segments: 0,
+            ..options
+        };
+        assert_eq!(
+            none.map(|n| n.to_string()).unwrap_err().code(),
+            Code::InvalidParams
+        );
+    }
+}

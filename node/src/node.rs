@@ -1,0 +1,164 @@
+//! The node as a process owns it: start it, ask it, stop it.
+
+use crate::{
+    duty::{Duty, Post},
+    memory::MemoryOptions,
+};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
+use ziggurat_base::{Code, Error, MemberId, Result};
+use ziggurat_proto::SessionOptions;
+use ziggurat_tiers::dram::DramTier;
+use ziggurat_transport::server::{Limits, Server};
+
+/// What a node should be.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    /// Where the master is, `host:port`.
+    pub master: String,
+    /// Where to serve data; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where clients reach this node, `host:port`; the listening address when `None`.
+    pub advertise: Option<String>,
+    /// Name of the segments, unique in the cluster; a number is appended when there are several.
+    pub segment_name: String,
+    /// The memory.
+    pub memory: MemoryOptions,
+    /// Bounds of the conversation with the master.
+    pub session: SessionOptions,
+    /// Bounds of the data server.
+    pub limits: Limits,
+    /// How long the first contact with the master may take; afterwards a node waits for it for ever.
+    pub patience: Duration,
+}
+
+/// A running node. Dropping it ends it at once, as a crash would; [`Node::stop`] says goodbye.
+#[derive(Debug)]
+pub struct Node {
+    tier: Arc<DramTier>,
+    server: Server,
+    address: String,
+    post: watch::Receiver<Post>,
+    stop: Option<oneshot::Sender<Duration>>,
+    duty: JoinHandle<()>,
+    serving: JoinHandle<()>,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.duty.abort();
+        self.serving.abort();
+    }
+}
+
+impl Node {
+    /// Maps the memory, serves it, joins the master and mounts every segment.
+    ///
+    /// # Errors
+    /// Whatever keeps it from any of these: the port is in use, the memory is not there, the master does not answer
+    /// within the patience, a segment's name is taken.
+    pub async fn start(options: NodeOptions) -> Result<Self> {
+        let several = options.memory.segments > 1;
+        let name = |number: u16| match several {
+            true => format!("{}-{number}", options.segment_name),
+            false => options.segment_name.clone(),
+        };
+        let regions = options.memory.map(name)?;
+        let named = regions
+            .into_iter()
+            .enumerate()
+            .map(|(n, region)| (name(n as u16).into(), region))
+            .collect();
+        let listener = options.limits.socket.listen(options.listen)?;
+        let bound = listener.local_addr().map_err(|error| {
+            Error::new(
+                Code::Internal,
+                format!("the listening socket has no address: {error}"),
+            )
+        })?;
+        let address = options
+            .advertise
+            .clone()
+            .unwrap_or_else(|| bound.to_string());
+        let tier = Arc::new(DramTier::new(MemberId(0)));
+        let server = Server::new(tier.clone(), options.limits.clone());
+        let serving = {
+            let server = server.clone();
+            tokio::spawn(async move { server.run(listener, std::future::pending()).await })
+        };
+        let (stop, stopped) = oneshot::channel();
+        let (posted, mut post) = watch::channel(Post::default());
+        let duty = Duty::new(&options, address.clone(), tier.clone(), named, posted);
+        let mut node = Self {
+            tier,
+            server,
+            address,
+            post: post.clone(),
+            stop: Some(stop),
+            duty: tokio::spawn(duty.run(stopped)),
+            serving,
+        };
+        let mounted = post.wait_for(|post| post.mounted || post.refused.is_some());
+        match tokio::time::timeout(options.patience, mounted).await {
+            Ok(Ok(post)) => match &post.refused {
+                Some(error) => Err(error.clone()),
+                None => {
+                    drop(post);
+                    Ok(node)
+                }
+            },
+            Ok(Err(_)) => Err(Error::new(
+                Code::Internal,
+                "the node ended before it had mounted",
+            )),
+            Err(_) => {
+                node.stop = None;
+                let last = node.post.borrow().trouble.clone();
+                let what = format!(
+                    "the master at {} did not take the node within {}",
+                    options.master,
+                    ziggurat_base::unit::human_span(options.patience)
+                );
+                Err(last.map_or_else(
+                    || Error::new(Code::RpcTimeout, what.clone()),
+                    |e| e.while_doing(&what),
+                ))
+            }
+        }
+    }
+
+    /// Where clients reach it.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its incarnation as the master knows it now.
+    #[must_use]
+    pub fn member(&self) -> MemberId {
+        self.tier.member()
+    }
+
+    /// Its memory.
+    #[must_use]
+    pub fn tier(&self) -> &Arc<DramTier> {
+        &self.tier
+    }
+
+    /// What its data server has seen.
+    #[must_use]
+    pub fn counts(&self) -> ziggurat_transport::counts::Counts {
+        self.server.counts()
+    }
+
+    /// Unmounts with a grace period in which what is there stays readable, then leaves.
+    pub async fn stop(mut self, grace: Duration) {
+        if let Some(stop) = self.stop.take() {
+            let _ended_before = stop.send(grace);
+        }
+        let _ended = (&mut self.duty).await;
+    }
+}

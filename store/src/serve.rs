@@ -1,0 +1,46 @@
+//! All in one: a master and a node in this process, with sockets, for one machine.
+
+use std::time::Duration;
+use ziggurat_base::Result;
+use ziggurat_master::{Master, MasterOptions};
+use ziggurat_node::{Node, NodeOptions};
+
+/// Both halves; the node's master is filled in.
+#[derive(Clone)]
+pub struct ServeOptions {
+    /// The master.
+    pub master: MasterOptions,
+    /// The node.
+    pub node: NodeOptions,
+}
+
+/// A running master with its node.
+#[derive(Debug)]
+pub struct Served {
+    /// The master.
+    pub master: Master,
+    /// The node.
+    pub node: Node,
+}
+
+impl Served {
+    /// Starts both.
+    ///
+    /// # Errors
+    /// As [`Master::start`] and [`Node::start`].
+    pub async fn start(options: ServeOptions) -> Result<Self> {
+        let master = Master::start(options.master).await?;
+        let node = NodeOptions {
+            master: master.address().to_string(),
+            ..options.node
+        };
+        let node = Node::start(node).await?;
+        Ok(Self { master, node })
+    }
+
+    /// Ends both; the memory goes with them, so there is no grace to give.
+    pub async fn stop(self) {
+        self.node.stop(Duration::ZERO).await;
+        self.master.stop().await;
+    }
+}
