@@ -1,0 +1,250 @@
+//! The oracle of space: who was given which bytes, who has written them, who may still be reading them.
+//!
+//! Kept beside the catalog from what it answers, never from what it thinks. Space may be given to a write only when the
+//! one before it can do no harm: it was ended and no reader's guard is left, or its owner has acknowledged its fence.
+
+use std::collections::BTreeMap;
+use ziggurat_base::{Extent, MemberId, Placement, SegmentId, Ticket, Timestamp};
+use ziggurat_engine::{
+    command::{GetGrant, Hold, PutEnd, PutGrant, Written},
+    space::GRAIN,
+};
+
+/// A segment of one incarnation.
+pub(crate) type Place = (MemberId, SegmentId);
+
+/// What the books know of one replica of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Its writer may be writing.
+    Open,
+    /// Reported good: its bytes do not change any more.
+    Good,
+    /// Given up; the fence is on its way.
+    GivenUp,
+    /// Given up, and the fence is acknowledged.
+    Fenced,
+}
+
+#[derive(Clone, Debug)]
+struct Replica {
+    place: Place,
+    extents: Vec<Extent>,
+    standing: Standing,
+}
+
+/// Last owners of each grain of a segment.
+#[derive(Debug)]
+struct Grains {
+    granted: Vec<Ticket>,
+    landed: Vec<Ticket>,
+}
+
+impl Grains {
+    fn range(extent: Extent) -> std::ops::Range<usize> {
+        (extent.offset / GRAIN) as usize..extent.end().div_ceil(GRAIN) as usize
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    places: BTreeMap<Place, Grains>,
+    writes: BTreeMap<Ticket, Vec<Replica>>,
+    /// Guards that were granted and not given back: term and end, on the master's clock.
+    guards: BTreeMap<Ticket, Vec<(u16, Timestamp)>>,
+}
+
+/// A broken rule: name and circumstances.
+pub(crate) type Broken = (&'static str, String);
+
+impl Books {
+    /// A segment was mounted.
+    pub(crate) fn mounted(&mut self, place: Place, capacity: u64) {
+        let grains = capacity.div_ceil(GRAIN) as usize;
+        let grains = Grains {
+            granted: vec![Ticket::NONE; grains],
+            landed: vec![Ticket::NONE; grains],
+        };
+        self.places.insert(place, grains);
+    }
+
+    /// A write was given space at `now` on the master's clock.
+    pub(crate) fn granted(&mut self, now: Timestamp, grant: &PutGrant) -> Vec<Broken> {
+        let mut broken = Vec::new();
+        let mut replicas = Vec::new();
+        for target in grant.targets.as_slice() {
+            let place = (target.member, target.placement.segment);
+            replicas.push(Replica {
+                place,
+                extents: target.placement.all().collect(),
+                standing: Standing::Open,
+            });
+            let Some(grains) = self.places.get_mut(&place) else {
+                broken.push((
+                    "grant_of_unknown_segment",
+                    format!("{}: {place:?}", grant.ticket),
+                ));
+                continue;
+            };
+            let mut before = Vec::new();
+            for extent in target.placement.all().filter(|e| e.len > 0) {
+                for owner in &mut grains.granted[Grains::range(extent)] {
+                    if before.last() != Some(owner) {
+                        before.push(*owner);
+                    }
+                    *owner = grant.ticket;
+                }
+            }
+            before.sort_unstable();
+            before.dedup();
+            for owner in before.into_iter().filter(|t| *t != Ticket::NONE) {
+                broken.extend(self.may_follow(now, owner, place, grant.ticket));
+            }
+        }
+        self.writes.insert(grant.ticket, replicas);
+        broken
+    }
+
+    /// Whether the space of `owner` may have been given to `next`.
+    fn may_follow(
+        &self,
+        now: Timestamp,
+        owner: Ticket,
+        place: Place,
+        next: Ticket,
+    ) -> Option<Broken> {
+        let standing = self.standing(owner, place)?;
+        match standing {
+            Standing::Fenced => None,
+            Standing::Good => {
+                let guards = self.guards.get(&owner)?;
+                let held = guards.iter().find(|(_, until)| *until > now)?;
+                let what = format!(
+                    "{next} got space of {owner}, guarded until {:?} at {now:?}",
+                    held.1
+                );
+                Some(("space_reused_under_guard", what))
+            }
+            Standing::Open | Standing::GivenUp => {
+                let what =
+                    format!("{next} got space of {owner}, which is {standing:?} and not fenced");
+                Some(("space_reused_before_fence", what))
+            }
+        }
+    }
+
+    fn standing(&self, ticket: Ticket, place: Place) -> Option<Standing> {
+        let replicas = self.writes.get(&ticket)?;
+        let here = replicas.iter().find(|replica| replica.place == place)?;
+        Some(here.standing)
+    }
+
+    fn set(&mut self, ticket: Ticket, place: Place, from: &[Standing], to: Standing) {
+        let replicas = self.writes.get_mut(&ticket).into_iter().flatten();
+        for replica in replicas.filter(|r| r.place == place && from.contains(&r.standing)) {
+            replica.standing = to;
+        }
+    }
+
+    /// Bytes of a write land at the node.
+    pub(crate) fn landed(
+        &mut self,
+        ticket: Ticket,
+        place: Place,
+        extent: Extent,
+    ) -> Option<Broken> {
+        let standing = self.standing(ticket, place);
+        let range = Grains::range(extent);
+        let grains = self.places.get(&place)?;
+        let mut broken = None;
+        let mut before = (ticket, ticket);
+        for index in range.clone() {
+            let (owner, last) = (grains.granted[index], grains.landed[index]);
+            if (owner, last) == before {
+                continue;
+            }
+            before = (owner, last);
+            if owner < ticket {
+                broken = Some((
+                    "write_outside_its_grant",
+                    format!("{ticket} at {extent:?}: {owner}"),
+                ));
+            } else if last > ticket && self.has(last, place, extent) {
+                broken = Some((
+                    "newer_bytes_overwritten",
+                    format!("{ticket} at {extent:?} over {last}"),
+                ));
+            } else if owner > ticket
+                && standing != Some(Standing::Good)
+                && self.has(owner, place, extent)
+            {
+                let what = format!("{ticket} ({standing:?}) at {extent:?}, given to {owner}");
+                broken = Some(("unfenced_write_into_given_space", what));
+            }
+        }
+        if standing == Some(Standing::Fenced) {
+            broken = Some(("write_behind_fence", format!("{ticket} at {extent:?}")));
+        }
+        let grains = self.places.get_mut(&place)?;
+        for last in &mut grains.landed[range] {
+            *last = ticket.max(*last);
+        }
+        broken
+    }
+
+    /// Whether a write was given any byte of the extent: the rest of its last grain was not.
+    fn has(&self, ticket: Ticket, place: Place, extent: Extent) -> bool {
+        let replicas = self.writes.get(&ticket).into_iter().flatten();
+        let mut here = replicas.filter(|replica| replica.place == place);
+        here.any(|replica| replica.extents.iter().any(|other| other.overlaps(extent)))
+    }
+
+    /// A report on a write was accepted with `readable` replicas.
+    pub(crate) fn ended(&mut self, end: &PutEnd, readable: u32) -> Option<Broken> {
+        let replicas = self.writes.get_mut(&end.ticket)?;
+        let before = replicas.clone();
+        for (index, replica) in replicas.iter_mut().enumerate() {
+            let good = match &end.written {
+                Written::All => Some(true),
+                Written::Each(list) => list.get(index).copied().flatten(),
+            };
+            if good == Some(true) && replica.standing == Standing::Open {
+                replica.standing = Standing::Good;
+            }
+        }
+        let lost = |r: &Replica| matches!(r.standing, Standing::GivenUp | Standing::Fenced);
+        if readable > 0 && before.iter().all(lost) {
+            let what = format!("{} was given up before: {before:?}", end.ticket);
+            return Some(("late_put_end_accepted", what));
+        }
+        None
+    }
+
+    /// The catalog asked for a fence.
+    pub(crate) fn given_up(&mut self, ticket: Ticket, member: MemberId, placement: &Placement) {
+        let place = (member, placement.segment);
+        self.set(ticket, place, &[Standing::Open], Standing::GivenUp);
+    }
+
+    /// An owner acknowledged a fence.
+    pub(crate) fn fenced(&mut self, ticket: Ticket, place: Place) {
+        self.set(ticket, place, &[Standing::GivenUp], Standing::Fenced);
+    }
+
+    /// A guard was granted.
+    pub(crate) fn guarded(&mut self, now: Timestamp, grant: &GetGrant) {
+        let guards = self.guards.entry(grant.ticket).or_default();
+        guards.retain(|(_, until)| *until > now);
+        guards.push((grant.hold.term, now.after(grant.span)));
+    }
+
+    /// A guard was given back.
+    pub(crate) fn given_back(&mut self, hold: &Hold) {
+        if let Some(guards) = self.guards.get_mut(&hold.ticket)
+            && let Some(index) = guards.iter().position(|(term, _)| *term == hold.term)
+        {
+            guards.swap_remove(index);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes wrong, and when: planned faults come with the count of operations, those of single messages with the dice
+//! of the network.
+
+use super::{
+    client,
+    node::{self, rot},
+    params::{CLIENTS, NODES},
+    world::{Order, Process, Sim, World},
+};
+use std::time::Duration;
+
+impl World {
+    fn span(&mut self, from_ms: u64, to_ms: u64) -> Duration {
+        Duration::from_micros(from_ms * 1000 + self.dice.below((to_ms - from_ms) * 1000))
+    }
+
+    fn anybody(&mut self) -> Process {
+        match self.dice.below((1 + NODES + CLIENTS) as u64) as usize {
+            0 => Process::Master,
+            index if index <= NODES => Process::Node(index - 1),
+            index => Process::Client(index - 1 - NODES),
+        }
+    }
+}
+
+/// Called after every operation: strikes when a fault is due, and ends the faults with the operations.
+pub(crate) fn due(world: &mut World) {
+    let (ops, planned) = (world.params.ops, world.params.faults);
+    let struck = planned - world.faults_left;
+    if world.faults_left > 0 && world.outcome.ops * planned / ops > struck {
+        world.faults_left -= 1;
+        world.orders.push(Order::Fault);
+    }
+    if world.outcome.ops >= ops && !world.settling {
+        settle(world);
+    }
+}
+
+/// Faults stop; what they broke is mended.
+fn settle(world: &mut World) {
+    world.settling = true;
+    world.network.calm();
+    let everybody: Vec<_> = world.health.keys().copied().collect();
+    for process in everybody {
+        if let Some(health) = world.health.get_mut(&process) {
+            health.stopped_until = world.now;
+        }
+        world.orders.push(Order::Resume(process));
+    }
+    world.outcome.tell(|| "faults stop".into());
+}
+
+/// One fault.
+pub(crate) fn strike(world: &mut World, sim: &Sim) {
+    let kind = match world.dice.below(100) {
+        0..14 => partition(world),
+        14..24 => node_crash(world, sim),
+        24..40 => client_crash(world, sim),
+        40..58 => client_stall(world),
+        58..68 => node_stall(world),
+        68..71 => master_restart(world),
+        71..75 => master_stall(world),
+        75..87 => bit_rot(world),
+        87..93 => slow(world),
+        _ => full_memory(world),
+    };
+    world.outcome.fault(kind);
+    world.outcome.tell(|| format!("FAULT {kind}"));
+}
+
+fn partition(world: &mut World) -> &'static str {
+    let one = world.anybody();
+    let other = world.anybody();
+    let span = world.span(5, 900);
+    let until = world.now.after(span);
+    world.network.cut(one, other, until);
+    "partition"
+}
+
+fn node_crash(world: &mut World, sim: &Sim) -> &'static str {
+    let index = world.dice.below(NODES as u64) as usize;
+    let process = Process::Node(index);
+    if world.health(process).up {
+        world.kill(process);
+        world.nodes[index].die();
+        let (down, sim) = (world.span(1, 300), sim.clone());
+        world.after(down, move |world| start_node(world, &sim, index));
+    }
+    "node_crash"
+}
+
+/// Starts a node's process.
+pub(crate) fn start_node(world: &mut World, sim: &Sim, index: usize) {
+    let process = Process::Node(index);
+    world.start(process);
+    let work = node::control::run(sim.clone(), index);
+    world.orders.push(Order::Spawn(process, Box::pin(work)));
+}
+
+fn client_crash(world: &mut World, sim: &Sim) -> &'static str {
+    let index = world.dice.below(CLIENTS as u64) as usize;
+    let process = Process::Client(index);
+    if world.health(process).up {
+        world.kill(process);
+        let (down, sim) = (world.span(1, 50), sim.clone());
+        world.after(down, move |world| client::start(world, &sim, index));
+    }
+    "client_crash"
+}
+
+fn client_stall(world: &mut World) -> &'static str {
+    let index = world.dice.below(CLIENTS as u64) as usize;
+    let span = world.span(1, 1500);
+    world.stop(Process::Client(index), span);
+    "client_stall"
+}
+
+fn node_stall(world: &mut World) -> &'static str {
+    let index = world.dice.below(NODES as u64) as usize;
+    let span = world.span(1, 1200);
+    world.stop(Process::Node(index), span);
+    "node_stall"
+}
+
+fn master_restart(world: &mut World) -> &'static str {
+    let down = world.span(1, 300);
+    world.restart_master(down);
+    "master_restart"
+}
+
+fn master_stall(world: &mut World) -> &'static str {
+    let span = world.span(1, 1500);
+    world.stop(Process::Master, span);
+    "master_stall"
+}
+
+fn bit_rot(world: &mut World) -> &'static str {
+    for _ in 0..8 {
+        let index = world.dice.below(NODES as u64) as usize;
+        rot(world, index);
+    }
+    "bit_rot"
+}
+
+fn slow(world: &mut World) -> &'static str {
+    let span = world.span(5, 200);
+    let until = world.now.after(span);
+    world.network.slow(until);
+    "slow_everything"
+}
+
+/// Everything that is there gets a guard, so that nothing can leave.
+fn full_memory(world: &mut World) -> &'static str {
+    if world.health(Process::Master).up {
+        world.hoard();
+    }
+    "full_memory"
+}

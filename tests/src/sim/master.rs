@@ -1,0 +1,370 @@
+//! The shell of the master: one catalog, its clock, its ticks, and the stream of effects to the nodes.
+//!
+//! Everything that the oracle knows of grants, ends, removals and fences it learns here, in the order in which it truly
+//! happens.
+
+use super::{
+    clock::Rate,
+    node,
+    outcome::Outcome,
+    params::Params,
+    payload::Name,
+    world::{Order, Process, World},
+};
+use std::{collections::BTreeMap, time::Duration};
+use ziggurat_base::{Code, Era, Error, Key, MemberId, TenantId, Ticket, Timestamp, hash::Dice};
+use ziggurat_engine::{
+    catalog::{Catalog, Matcher},
+    command::{
+        Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, Page, PutAnswer, PutDone, PutEnd,
+        PutItem, Recency, ScanAction, Tags, Wish,
+    },
+};
+
+/// See the module.
+pub(crate) struct Master {
+    pub(crate) catalog: Catalog,
+    pub(crate) rate: Rate,
+    calls: u64,
+    ticks: u64,
+}
+
+/// What a client asks to put, owned.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) key: ziggurat_base::ObjectKey,
+    pub(crate) len: u64,
+    pub(crate) parent: Option<ziggurat_base::ObjectKey>,
+}
+
+/// The pause between two turns of a tick that has more to do.
+const TURN: Duration = Duration::from_micros(300);
+
+/// Ticks between two reminders of fences that are not acknowledged.
+const REMIND_EVERY: u64 = 4;
+
+impl Master {
+    pub(crate) fn new(params: &Params, dice: &mut Dice) -> Self {
+        Self {
+            catalog: Catalog::new(params.config.clone(), Era(3)),
+            rate: Rate::rolled(dice),
+            calls: 0,
+            ticks: 0,
+        }
+    }
+}
+
+impl World {
+    /// Starts the master with an empty catalog, of a later era than any before it.
+    pub(crate) fn start_master(&mut self) {
+        let era = Era(self.master.catalog.era().0 + 1 + self.dice.below(3) as u32);
+        let seen = *self.master.catalog.seen();
+        self.outcome.seen.join(&seen);
+        self.master.catalog = Catalog::new(self.params.config.clone(), era);
+        self.master.rate = Rate::rolled(&mut self.dice);
+        let life = self.start(Process::Master);
+        self.oracle.master_began(self.now, era);
+        self.outcome.tell(|| format!("master begins era {}", era.0));
+        self.within(Process::Master, Some(life), TURN, move |world| {
+            world.tick(life)
+        });
+    }
+
+    /// What the master's clock shows.
+    pub(crate) fn master_time(&self) -> Timestamp {
+        self.master.rate.local(self.now)
+    }
+
+    /// Everything that is there gets a guard that nobody gives back.
+    pub(crate) fn hoard(&mut self) {
+        let now = self.master_time();
+        for (tenant, key) in self.readable_names(now).into_keys() {
+            let keys = [key.as_key()];
+            let keys = Keys {
+                tenant,
+                keys: &keys,
+            };
+            let located = self.master.catalog.locate(now, keys, Recency::Keep);
+            for grant in located.iter().filter_map(|a| a.as_ref().ok()?.as_ref()) {
+                self.books.guarded(now, grant);
+            }
+        }
+        self.after_call();
+    }
+
+    fn tick(&mut self, life: u64) {
+        let now = self.master_time();
+        let ticked = self.master.catalog.tick(now);
+        self.after_call();
+        self.master.ticks += 1;
+        if self.master.ticks.is_multiple_of(REMIND_EVERY) {
+            let members: Vec<_> = self.addresses.keys().copied().collect();
+            for member in members {
+                let debts = self.master.catalog.debts(member);
+                self.send_effects(debts);
+            }
+        }
+        let pause = if ticked.more {
+            TURN
+        } else {
+            self.params.config.member_ttl / 10
+        };
+        self.within(Process::Master, Some(life), pause, move |world| {
+            world.tick(life)
+        });
+    }
+
+    /// Answers a call of a member; the word of one that is not known counts for nothing.
+    pub(crate) fn serve<T>(
+        &mut self,
+        member: MemberId,
+        call: impl FnOnce(&mut Self, Timestamp) -> T,
+    ) -> Answer<T> {
+        let now = self.master_time();
+        self.master.catalog.ping(now, member)?;
+        let answer = call(self, now);
+        self.after_call();
+        Ok(answer)
+    }
+
+    /// What follows every call: effects go out, invariants are looked at.
+    pub(crate) fn after_call(&mut self) {
+        self.master.calls += 1;
+        let effects = self.master.catalog.take_effects();
+        for Effect::Fence {
+            member,
+            ticket,
+            placement,
+        } in &effects
+        {
+            self.books.given_up(*ticket, *member, placement);
+        }
+        self.send_effects(effects);
+        if self.master.calls.is_multiple_of(self.params.check_every) {
+            self.master.catalog.check();
+        }
+    }
+
+    fn send_effects(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            let Effect::Fence { member, .. } = &effect;
+            if let Some(index) = self.addresses.get(member).copied() {
+                let arrives = move |world: &mut Self| node::fence(world, index, &effect);
+                self.send(Process::Master, Process::Node(index), arrives, |_| {});
+            }
+        }
+    }
+
+    pub(crate) fn put_start(
+        &mut self,
+        member: MemberId,
+        tenant: TenantId,
+        items: &[Item],
+        wish: &Wish,
+        nonce: u64,
+    ) -> Answer<Vec<Answer<PutAnswer>>> {
+        self.serve(member, |world, now| {
+            let asked: Vec<_> = items
+                .iter()
+                .map(|item| PutItem {
+                    key: item.key.as_key(),
+                    len: item.len,
+                    tags: Tags {
+                        parent: item.parent.as_ref().map(|parent| parent.as_key()),
+                        ..Tags::default()
+                    },
+                })
+                .collect();
+            let answers = world
+                .master
+                .catalog
+                .put_start(now, member, tenant, &asked, wish);
+            for (item, answer) in items.iter().zip(&answers) {
+                if let Ok(PutAnswer::Granted(grant)) = answer {
+                    let name = (tenant, item.key.clone());
+                    let broken = world.oracle.granted(grant.ticket, name, nonce, item.len);
+                    world.judge(broken);
+                    let broken = world.books.granted(now, grant);
+                    world.judge(broken);
+                    tell_grant(&mut world.outcome, &item.key.as_key(), grant);
+                }
+            }
+            answers
+        })
+    }
+
+    pub(crate) fn put_end(
+        &mut self,
+        member: MemberId,
+        ends: &[PutEnd],
+    ) -> Answer<Vec<Answer<PutDone>>> {
+        self.serve(member, |world, now| {
+            let answers = world.master.catalog.put_end(now, ends);
+            for (end, answer) in ends.iter().zip(&answers) {
+                world
+                    .outcome
+                    .tell(|| format!("put_end {} {:?}: {answer:?}", end.ticket, end.written));
+                if let Ok(done) = answer {
+                    let broken = world.books.ended(end, done.replicas);
+                    world.judge(broken);
+                    let broken = world.oracle.ended(world.now, end, *done);
+                    world.judge(broken);
+                }
+            }
+            answers
+        })
+    }
+
+    pub(crate) fn revoke(
+        &mut self,
+        member: MemberId,
+        tickets: &[Ticket],
+    ) -> Answer<Vec<Answer<()>>> {
+        self.serve(member, |world, _| world.master.catalog.revoke(tickets))
+    }
+
+    pub(crate) fn renew(
+        &mut self,
+        member: MemberId,
+        tickets: &[Ticket],
+    ) -> Answer<Vec<Answer<()>>> {
+        self.serve(member, |world, now| {
+            world.master.catalog.renew(now, tickets)
+        })
+    }
+
+    /// Also says, for each grant, when its guard truly ends.
+    pub(crate) fn locate(
+        &mut self,
+        member: MemberId,
+        keys: Keys<'_>,
+        recency: Recency,
+    ) -> Answer<(Vec<Answer<Option<GetGrant>>>, Timestamp)> {
+        let span = self.master.rate.true_span(self.params.config.lease);
+        let until = self.now.after(span);
+        let answers = self.serve(member, |world, now| {
+            let answers = world.master.catalog.locate(now, keys, recency);
+            for grant in answers.iter().filter_map(|a| a.as_ref().ok()?.as_ref()) {
+                world.books.guarded(now, grant);
+            }
+            answers
+        })?;
+        Ok((answers, until))
+    }
+
+    pub(crate) fn exist(&mut self, member: MemberId, keys: Keys<'_>) -> Answer<Vec<Answer<bool>>> {
+        self.serve(member, |world, now| world.master.catalog.exist(now, keys))
+    }
+
+    pub(crate) fn give_back(&mut self, member: MemberId, holds: &[Hold]) {
+        let _unheard = self.serve(member, |world, now| {
+            for hold in holds {
+                world.books.given_back(hold);
+            }
+            world.master.catalog.give_back(now, holds);
+        });
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        member: MemberId,
+        keys: Keys<'_>,
+        force: Force,
+    ) -> Answer<Vec<Answer<()>>> {
+        self.serve(member, |world, now| {
+            let answers = world.master.catalog.remove(now, keys, force);
+            for (key, answer) in keys.keys.iter().zip(&answers) {
+                world
+                    .outcome
+                    .tell(|| format!("remove {key} {force:?}: {answer:?}"));
+                if answer.is_ok()
+                    || answer
+                        .as_ref()
+                        .is_err_and(|e| e.code() == Code::ObjectNotFound)
+                {
+                    world
+                        .oracle
+                        .removed(world.now, &(keys.tenant, Key::to_owned(*key)));
+                }
+            }
+            answers
+        })
+    }
+
+    pub(crate) fn scan(
+        &mut self,
+        member: MemberId,
+        tenant: TenantId,
+        pattern: &str,
+        action: ScanAction,
+        cursor: Option<Cursor>,
+    ) -> Answer<Page> {
+        let matcher = Matcher::new(pattern)?;
+        self.serve(member, |world, now| {
+            let cursor = cursor.unwrap_or_else(|| world.master.catalog.scan_start());
+            let before = world.readable_names(now);
+            let page = world
+                .master
+                .catalog
+                .scan(now, tenant, &matcher, action, cursor);
+            let after = world.readable_names(now);
+            for name in before.keys().filter(|name| !after.contains_key(*name)) {
+                world.oracle.removed(world.now, name);
+            }
+            let gone = (before.len() - after.len()) as u64;
+            if gone != page.removed {
+                let what = format!("{gone} objects went, {} were counted", page.removed);
+                world.outcome.violation("scan_counts_wrong", what);
+            }
+            page
+        })
+    }
+
+    /// Every name that is readable now.
+    pub(crate) fn readable_names(&self, now: Timestamp) -> BTreeMap<Name, Ticket> {
+        let mut names = BTreeMap::new();
+        for tenant in super::client::TENANTS {
+            let set = (0..self.params.keys).map(super::client::key_text);
+            for text in set.chain((0..super::settle::NEW_KEYS).map(super::settle::key_text)) {
+                let key = Key::new(text.as_bytes()).expect("short and not empty");
+                let keys = [key];
+                let keys = Keys {
+                    tenant,
+                    keys: &keys,
+                };
+                let stat = self.master.catalog.stat(now, keys).into_iter().next();
+                if let Some(Ok(Some(stat))) = stat {
+                    names.insert((tenant, key.to_owned()), stat.ticket);
+                }
+            }
+        }
+        names
+    }
+
+    /// The master's process dies and comes back at once or later, knowing nothing.
+    pub(crate) fn restart_master(&mut self, down: Duration) {
+        if let Some(health) = self.health.get_mut(&Process::Master) {
+            health.up = false;
+        }
+        self.orders.push(Order::Kill(Process::Master));
+        self.outcome.tell(|| "master dies".into());
+        self.after(down, |world| {
+            if !world.health(Process::Master).up {
+                world.start_master();
+            }
+        });
+    }
+}
+
+fn tell_grant(outcome: &mut Outcome, key: &Key<'_>, grant: &ziggurat_engine::command::PutGrant) {
+    outcome.tell(|| {
+        let targets = grant.targets.as_slice().iter();
+        let targets: Vec<_> = targets.map(|t| (t.member, &t.placement)).collect();
+        format!("put_start {key}: {} at {targets:?}", grant.ticket)
+    });
+}
+
+/// The error of a process that has not joined yet.
+pub(crate) fn not_joined() -> Error {
+    Error::new(Code::UnavailableInCurrentStatus, "not joined")
+}

@@ -1,0 +1,174 @@
+//! The shell of a node: memory, the product's shelf in front of it, and the loop that keeps it in the partition.
+//!
+//! Bytes land piece by piece, each at its own time; between any two of them the node or the writer may stand still, the
+//! write may be stopped, or the process may die.
+
+use super::{
+    clock::Rate,
+    world::{Process, World},
+};
+use std::collections::{BTreeMap, BTreeSet};
+use ziggurat_base::{
+    CHUNK, Code, Error, Extent, MemberId, SegmentId, Ticket, checksum::chunk_count, frame::Span,
+    hash::Dice,
+};
+use ziggurat_engine::{
+    command::{Answer, Effect},
+    port::Access,
+    shelf::{Shelf, WriteId},
+};
+
+pub(super) mod control;
+pub(super) mod read;
+pub(super) mod write;
+
+/// See the module.
+pub(crate) struct Node {
+    pub(crate) rate: Rate,
+    /// The incarnation as the partition knows it.
+    pub(crate) member: Option<MemberId>,
+    pub(crate) shelf: Shelf,
+    pub(crate) memory: BTreeMap<SegmentId, Vec<u8>>,
+    /// Segments that this member has given up itself: what is fenced there is fenced for ever.
+    pub(crate) retired: BTreeSet<SegmentId>,
+    /// Writes under way; whether each may go on.
+    writes: BTreeMap<WriteId, bool>,
+    pub(crate) highest_era: u32,
+}
+
+impl Node {
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        Self {
+            rate: Rate::rolled(dice),
+            member: None,
+            shelf: Shelf::default(),
+            memory: BTreeMap::new(),
+            retired: BTreeSet::new(),
+            writes: BTreeMap::new(),
+            highest_era: 0,
+        }
+    }
+
+    fn is_for_us(&self, access: Access) -> Answer<()> {
+        if self.member == Some(access.member) {
+            return Ok(());
+        }
+        let what = format!("the request is for incarnation {}", access.member);
+        Err(Error::new(Code::ClientNotFound, what))
+    }
+
+    fn stop(&mut self, writes: &[WriteId]) {
+        for id in writes {
+            if let Some(goes_on) = self.writes.get_mut(id) {
+                *goes_on = false;
+            }
+        }
+    }
+
+    fn owns(&self, access: Access, extents: &[Extent]) -> Answer<()> {
+        if self.shelf.owns(access.ticket, access.segment, extents) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::ReplicaIsGone,
+            format!("the space does not belong to {} any more", access.ticket),
+        ))
+    }
+
+    /// Takes a segment on.
+    pub(crate) fn mount(&mut self, segment: SegmentId, capacity: u64) {
+        self.shelf.mount(segment, capacity);
+        self.memory.insert(segment, vec![0; capacity as usize]);
+    }
+
+    /// Forgets a segment; its writes move nothing more.
+    pub(crate) fn unmount(&mut self, segment: SegmentId) {
+        let writes = self.shelf.unmount(segment);
+        self.stop(&writes);
+        self.memory.remove(&segment);
+        self.retired.insert(segment);
+    }
+
+    /// The partition does not know this member any more: nothing of it is served.
+    pub(crate) fn part(&mut self) {
+        for segment in self.memory.keys().copied().collect::<Vec<_>>() {
+            self.unmount(segment);
+        }
+        self.member = None;
+        self.retired.clear();
+    }
+
+    /// The process dies, and its memory with it.
+    pub(crate) fn die(&mut self) {
+        *self = Self {
+            rate: self.rate,
+            ..Self::new(&mut Dice::new(0))
+        };
+    }
+}
+
+/// The sums of a range's chunks lie here.
+fn table_part(span: &Span) -> Option<Extent> {
+    let start = span.offset / CHUNK as u64;
+    let check = span.placement.check?;
+    Some(Extent::new(
+        check.offset + 4 * start,
+        4 * chunk_count(span.len),
+    ))
+}
+
+/// Every byte that a transfer of a range touches: its own part of the table for a write, all of it for a read.
+fn touched(span: &Span, table: Option<Extent>) -> Vec<Extent> {
+    let pieces = span.placement.extents.pieces(span.offset, span.len);
+    pieces.chain(table).collect()
+}
+
+/// The master asks for a fence. It is acknowledged once nothing of the ticket can land any more.
+///
+/// A segment that this node does not know is not acknowledged: the answer to its mount may still be under way, and what
+/// is refused now would be admitted then.
+pub(crate) fn fence(world: &mut World, index: usize, effect: &Effect) {
+    let Effect::Fence {
+        member,
+        ticket,
+        placement,
+    } = effect;
+    let (member, ticket, segment) = (*member, *ticket, placement.segment);
+    let node = &mut world.nodes[index];
+    if node.member != Some(member) {
+        return;
+    }
+    match node.shelf.fence(ticket, placement) {
+        Ok(writes) => node.stop(&writes),
+        Err(_) if node.retired.contains(&segment) => {}
+        Err(_) => return,
+    }
+    world
+        .outcome
+        .tell(|| format!("n{index} fences {ticket} in {segment}"));
+    let arrives = move |world: &mut World| {
+        let _unheard = world.serve(member, |world, _| {
+            world.books.fenced(ticket, (member, segment));
+            world.master.catalog.fenced(member, ticket, segment);
+        });
+    };
+    world.send(Process::Node(index), Process::Master, arrives, |_| {});
+}
+
+/// A bit of some node's memory flips.
+pub(crate) fn rot(world: &mut World, index: usize) -> bool {
+    let World { nodes, dice, .. } = world;
+    let count = nodes[index].memory.len() as u64;
+    let chosen = dice.below(count) as usize;
+    let Some((_, memory)) = nodes[index].memory.iter_mut().nth(chosen) else {
+        return false;
+    };
+    let at = dice.below(memory.len() as u64) as usize;
+    memory[at] ^= 1 << dice.below(8);
+    true
+}
+
+/// Notes the era of a ticket: what the node shows when it mounts.
+fn saw(node: &mut Node, ticket: Ticket) {
+    node.highest_era = node.highest_era.max(ticket.era().0);
+}

@@ -1,0 +1,217 @@
+//! What a node does by itself: join, mount, ping, unmount with grace, leave, and begin anew.
+
+use super::super::{
+    call::call,
+    clock::SimClock,
+    world::{Process, Sim},
+};
+use std::time::Duration;
+use ziggurat_base::{ByteCount, Code, Era, MemberId, SegmentId};
+use ziggurat_engine::command::{Answer, MemberOffer, SegmentOffer};
+
+/// The pause after a refusal.
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// What the loop of one process needs.
+#[derive(Clone)]
+struct Control {
+    sim: Sim,
+    index: usize,
+    me: Process,
+    clock: SimClock,
+}
+
+/// Runs as long as the process.
+pub(crate) async fn run(sim: Sim, index: usize) {
+    let rate = sim.with(|world| world.nodes[index].rate);
+    let me = Process::Node(index);
+    let clock = SimClock {
+        sim: sim.clone(),
+        rate,
+    };
+    let control = Control {
+        sim,
+        index,
+        me,
+        clock,
+    };
+    loop {
+        if let Ok(member) = control.join().await {
+            control.serve(member).await;
+            control.sim.with(|world| world.nodes[index].part());
+        }
+        control.clock.sleep(PAUSE).await;
+    }
+}
+
+impl Control {
+    async fn join(&self) -> Answer<MemberId> {
+        let index = self.index;
+        let joined = call(&self.sim, self.me, move |world| {
+            let now = world.master_time();
+            let offer = MemberOffer {
+                address: format!("node{index}").into(),
+                in_process: false,
+            };
+            let member = world.master.catalog.join(now, &offer)?;
+            world.addresses.insert(member, index);
+            Ok((member, world.master.catalog.era()))
+        });
+        let (member, era) = joined.await?;
+        self.sim.with(|world| {
+            let node = &mut world.nodes[index];
+            node.part();
+            node.member = Some(member);
+            node.highest_era = node.highest_era.max(era.0);
+            world.outcome.tell(|| format!("n{index} is {member}"));
+        });
+        Ok(member)
+    }
+
+    /// Until the partition does not know this member any more.
+    async fn serve(&self, member: MemberId) {
+        let count = self.sim.with(|world| world.params.segments_per_node);
+        let mut mounted = Vec::new();
+        for number in 0..count {
+            mounted.push(self.mount(member, number).await);
+        }
+        if mounted.contains(&None) {
+            return;
+        }
+        let pause = self.sim.with(|world| world.params.config.member_ttl / 3);
+        loop {
+            self.clock.sleep(pause).await;
+            let ping = call(&self.sim, self.me, move |world| {
+                world.serve(member, |_, _| ())
+            });
+            if ping.await.is_err_and(|e| e.code() == Code::ClientNotFound) {
+                return;
+            }
+            let (leaves, unmounts) = self.sim.with(|world| {
+                let quiet = world.settling;
+                let mut roll = |of: u64| !quiet && world.dice.below(of) == 0;
+                (roll(120), roll(12))
+            });
+            if leaves {
+                self.leave(member).await;
+                return;
+            }
+            if unmounts {
+                let number = self.sim.with(|world| world.dice.below(count as u64)) as usize;
+                if !self.renew_segment(member, number, &mut mounted).await {
+                    return;
+                }
+            }
+        }
+    }
+
+    async fn leave(&self, member: MemberId) {
+        self.sim.with(|world| world.outcome.fault("node_leaves"));
+        let left = call(&self.sim, self.me, move |world| {
+            world.serve(member, |world, _| world.master.catalog.leave(member))
+        });
+        let _unheard = left.await;
+    }
+
+    /// Gives a segment and learns its number; `None` when this member is not known any more.
+    async fn mount(&self, member: MemberId, number: usize) -> Option<SegmentId> {
+        let index = self.index;
+        loop {
+            let (capacity, era) = self
+                .sim
+                .with(|world| (world.params.segment_bytes, world.nodes[index].highest_era));
+            let offer = SegmentOffer {
+                name: format!("node{index}/{number}").into(),
+                capacity: ByteCount(capacity),
+                highest_era: Era(era),
+            };
+            let name = offer.name.clone();
+            let mounted = call(&self.sim, self.me, move |world| {
+                let now = world.master_time();
+                let segment = world.master.catalog.mount(now, member, &offer)?;
+                world.books.mounted((member, segment), capacity);
+                world.after_call();
+                Ok(segment)
+            });
+            let segment = match mounted.await {
+                Ok(segment) => Some(segment),
+                Err(error) if error.code() == Code::ClientNotFound => return None,
+                // Whether an unanswered mount was done is asked for.
+                Err(_) => self.find(member, &name).await,
+            };
+            if let Some(segment) = segment {
+                self.sim.with(|world| {
+                    world.nodes[index].mount(segment, capacity);
+                    world.outcome.tell(|| format!("n{index} mounts {segment}"));
+                });
+                return Some(segment);
+            }
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// The number of a segment of this member by its name.
+    async fn find(&self, member: MemberId, name: &str) -> Option<SegmentId> {
+        let segments = call(&self.sim, self.me, move |world| {
+            Ok(world.master.catalog.segments())
+        });
+        let segments = segments.await.ok()?;
+        let mine = |s: &&ziggurat_engine::command::SegmentStat| {
+            s.member == member
+                && *s.name == *name
+                && s.state == ziggurat_engine::segment::Segment::Mounted
+        };
+        segments.iter().find(mine).map(|s| s.id)
+    }
+
+    /// Takes a segment back with a grace period, then gives its memory anew; `false` when this member is not known any
+    /// more.
+    async fn renew_segment(
+        &self,
+        member: MemberId,
+        number: usize,
+        mounted: &mut [Option<SegmentId>],
+    ) -> bool {
+        let Some(segment) = mounted[number] else {
+            return false;
+        };
+        let grace = self.sim.with(|world| {
+            world.outcome.fault("unmount");
+            let most = world.params.config.lease.as_millis() as u64 * 2;
+            Duration::from_millis(world.dice.below(most))
+        });
+        if !self.unmount(member, segment, grace).await {
+            return false;
+        }
+        // Some ask again, before and after the grace has ended: it changes nothing.
+        self.clock.sleep(grace / 2).await;
+        self.unmount(member, segment, grace).await;
+        self.clock.sleep(grace / 2 + PAUSE).await;
+        let index = self.index;
+        self.sim.with(|world| world.nodes[index].unmount(segment));
+        for _ in 0..4 {
+            self.clock.sleep(PAUSE).await;
+            self.unmount(member, segment, grace).await;
+        }
+        mounted[number] = self.mount(member, number).await;
+        mounted[number].is_some()
+    }
+
+    /// Asks until there is an answer; `false` when this member is not known any more.
+    async fn unmount(&self, member: MemberId, segment: SegmentId, grace: Duration) -> bool {
+        loop {
+            let unmounted = call(&self.sim, self.me, move |world| {
+                world.serve(member, |world, now| {
+                    world.master.catalog.unmount(now, member, segment, grace)
+                })?
+            });
+            match unmounted.await.map_err(|e| e.code()) {
+                Ok(()) | Err(Code::SegmentNotFound | Code::UnavailableInCurrentStatus) => {
+                    return true;
+                }
+                Err(Code::ClientNotFound) => return false,
+                Err(_) => self.clock.sleep(PAUSE).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a seed decides before anything runs: sizes, spans, policies, weather.
+
+use super::network::Weather;
+use std::time::Duration;
+use ziggurat_base::hash::Dice;
+use ziggurat_engine::{
+    catalog::Config, evict::PolicyKind, journey::Patience, place::PlacementKind,
+    space::AllocatorKind,
+};
+
+/// Nodes of every world.
+pub(crate) const NODES: usize = 3;
+
+/// Clients of every world.
+pub(crate) const CLIENTS: usize = 4;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Params {
+    pub(crate) seed: u64,
+    /// Operations of clients before faults stop.
+    pub(crate) ops: u64,
+    /// Faults that are planned; those of single messages come on top.
+    pub(crate) faults: u64,
+    /// Tasks of each client that run journeys.
+    pub(crate) lanes: usize,
+    /// Keys of the working set.
+    pub(crate) keys: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) segments_per_node: usize,
+    pub(crate) replicas_max: u64,
+    pub(crate) config: Config,
+    pub(crate) weather: Weather,
+    pub(crate) patience: Patience,
+    /// How long a caller waits for the master.
+    pub(crate) rpc_deadline: Duration,
+    /// How long a caller waits for a node.
+    pub(crate) data_deadline: Duration,
+    /// Payload bytes in one data message, a multiple of 64 KiB.
+    pub(crate) stripe: u64,
+    /// The longest pause of a client between two operations.
+    pub(crate) think: Duration,
+    /// The catalog's invariants are checked after every so many calls.
+    pub(crate) check_every: u64,
+}
+
+/// Mean of [`len`], measured; see the test.
+const LEN_MEAN: u64 = 16_000;
+
+/// Bytes of a payload: many small ones, some of several chunks, some empty.
+pub(crate) fn len(dice: &mut Dice) -> u64 {
+    match dice.below(100) {
+        0..6 => 0,
+        6..12 => dice.below(8) + 1,
+        12..36 => 8 + dice.below(56),
+        36..66 => 65 + dice.below(4032),
+        66..86 => 4096 + dice.below(28 << 10),
+        86..92 => (32 << 10) + dice.below((32 << 10) + 1),
+        92..94 => (64 << 10) * (1 + dice.below(3)),
+        _ => (64 << 10) + 1 + dice.below(136 << 10),
+    }
+}
+
+fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
+    Duration::from_micros(from * 1000 + dice.below((to - from) * 1000 + 1))
+}
+
+impl Params {
+    /// Rolls the parameters of a seed.
+    pub(crate) fn rolled(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed ^ 0x51ed_270b);
+        let lease = millis(dice, 80, 900);
+        let discard = millis(dice, 120, 900);
+        let config = Config {
+            lease,
+            write_discard: discard,
+            write_release: discard + millis(dice, 200, 1500),
+            member_ttl: millis(dice, 600, 1800),
+            high_watermark: [1.0, 1.0, 0.9, 0.7][dice.below(4) as usize],
+            evict_ratio: [0.05, 0.2][dice.below(2) as usize],
+            policy: PolicyKind::ALL[dice.below(PolicyKind::ALL.len() as u64) as usize],
+            placement: [PlacementKind::Random, PlacementKind::FreeRatioFirst]
+                [dice.below(2) as usize],
+            allocator: AllocatorKind::Offset,
+            seed,
+            paranoid: false,
+        };
+        let segments_per_node = 1 + dice.below(2) as usize;
+        let node_bytes = (256 << 10) + 4096 * dice.below(64);
+        let segment_bytes = node_bytes / segments_per_node as u64 / 64 * 64;
+        let set_bytes = 3 * node_bytes * NODES as u64;
+        let weather = Weather {
+            usual: Duration::from_micros(50 + dice.below(400)),
+            longest: lease.max(discard) * 2,
+            tail_permille: dice.below(8),
+            loss_permille: dice.below(6),
+            twice_permille: 5 + dice.below(30),
+            flip_per_100k: dice.below(200),
+        };
+        let lanes = 1 + dice.below(3) as usize;
+        Self {
+            seed,
+            ops: 2_050,
+            faults: 60,
+            lanes,
+            keys: set_bytes / LEN_MEAN,
+            segment_bytes,
+            segments_per_node,
+            replicas_max: 1 + dice.below(3),
+            config,
+            weather,
+            patience: Patience {
+                room: millis(dice, 20, 200),
+                pause_max: Duration::from_millis(20),
+                relocations: dice.below(4) as u32,
+                stretch: (64 << 10) << dice.below(3),
+            },
+            rpc_deadline: lease + millis(dice, 50, 500),
+            data_deadline: lease * (1 + dice.below(3) as u32),
+            stripe: (64 << 10) << dice.below(3),
+            think: millis(dice, 1, 12),
+            check_every: 16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LEN_MEAN, len};
+    use ziggurat_base::hash::Dice;
+
+    #[test]
+    fn lengths_have_the_documented_mean() {
+        let dice = &mut Dice::new(1);
+        let mean = (0..100_000).map(|_| len(dice)).sum::<u64>() / 100_000;
+        assert!(
+            (LEN_MEAN * 9 / 10..LEN_MEAN * 11 / 10).contains(&mean),
+            "{mean}"
+        );
+    }
+}
