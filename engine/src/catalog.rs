@@ -13,14 +13,16 @@ use crate::{
 };
 use fleet::{Fleet, ReplicaRecord};
 use members::Members;
-use put::Opens;
 use sides::Sides;
 use std::{collections::BTreeMap, time::Duration};
 use table::Table;
 use tags::TagTable;
+use writes::Opens;
 use ziggurat_base::{ByteCount, Era, TenantId, Ticket, Timestamp, hash::Dice};
 
 mod buckets;
+mod close;
+mod end;
 mod evict;
 mod fleet;
 mod get;
@@ -34,6 +36,7 @@ mod sides;
 mod table;
 mod tags;
 mod tick;
+mod writes;
 
 pub use scan::Matcher;
 pub use tick::Ticked;

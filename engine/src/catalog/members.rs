@@ -206,7 +206,11 @@ impl Catalog {
     /// A node that comes back at the same address before its last incarnation has fallen silent takes its place: nobody
     /// else can be listening there.
     fn replace_predecessor(&mut self, member: MemberId, name: &str) {
-        let Some(owner) = self.fleet.named(name).map(|slot| self.fleet.slot(slot).member) else {
+        let Some(owner) = self
+            .fleet
+            .named(name)
+            .map(|slot| self.fleet.slot(slot).member)
+        else {
             return;
         };
         let address = self.address(member).filter(|address| !address.is_empty());

@@ -651,109 +651,18 @@ fn patterns_are_checked_and_linear() {
     assert!(evil.matches(Key::new(&long).unwrap()));
 }
 
-/// A random history against a model of what must be readable, with every invariant checked after every call.
-#[test]
-fn a_random_history_agrees_with_the_model() {
-    for seed in 0..12 {
-        random_history(seed);
-    }
-}
-
-fn random_history(seed: u64) {
-    let mut dice = Dice::new(seed);
-    let config = Config {
-        lease: Duration::from_millis(200),
-        write_discard: Duration::from_millis(500),
-        write_release: Duration::from_millis(2000),
-        seed,
-        ..Config::default()
-    };
-    let mut rig = Rig::new(config, &[600_000, 900_000]);
-    let mut open: Vec<(String, PutGrant)> = Vec::new();
-    let mut newest: BTreeMap<String, Ticket> = BTreeMap::new();
-    for _ in 0..1500 {
-        let text = format!("key{}", dice.below(60));
-        let len = [0, 17, 5000, 65_536, 70_000, 300_000][dice.below(6) as usize];
-        match dice.below(12) {
-            0..4 => {
-                let wish = Wish {
-                    replicas: 1 + dice.below(2) as u8,
-                    ..Wish::default()
-                };
-                if let Ok(PutAnswer::Granted(grant)) = rig.start_wish(&text, len, &wish) {
-                    open.push((text, grant));
-                }
-            }
-            4..6 if !open.is_empty() => {
-                let index = dice.below(open.len() as u64) as usize;
-                let (text, grant) = open.swap_remove(index);
-                let results = grant
-                    .targets
-                    .as_slice()
-                    .iter()
-                    .map(|_| [Some(true), Some(false), None][dice.below(3) as usize]);
-                let end = PutEnd {
-                    ticket: grant.ticket,
-                    crc: Crc32(9),
-                    written: Written::Each(results.collect()),
-                };
-                if rig
-                    .catalog
-                    .put_end(rig.now, std::slice::from_ref(&end))
-                    .remove(0)
-                    .is_ok_and(|done| done.replicas > 0)
-                {
-                    newest.insert(text.clone(), grant.ticket);
-                }
-                if matches!(&end.written, Written::Each(list) if list.contains(&None)) {
-                    open.push((text, grant));
-                }
-            }
-            6 if !open.is_empty() => {
-                let (_, grant) = open.swap_remove(0);
-                rig.catalog.revoke(&[grant.ticket]);
-            }
-            7..9 => {
-                if let Ok(Some(grant)) = rig.locate(&text) {
-                    assert_eq!(
-                        Some(&grant.ticket),
-                        newest.get(&text),
-                        "seed {seed}: {text} has another version"
-                    );
-                    if dice.below(2) == 0 {
-                        rig.catalog.give_back(rig.now, &[grant.hold]);
-                    }
-                }
-            }
-            9 => {
-                let force = if dice.below(2) == 0 {
-                    Force::Yes
-                } else {
-                    Force::No
-                };
-                if rig.remove(&text, force).is_ok() {
-                    newest.remove(&text);
-                }
-            }
-            10 => {
-                rig.exist(&text);
-                if dice.below(3) == 0 {
-                    rig.fence_all();
-                }
-            }
-            _ => {
-                let ms = dice.below(150);
-                rig.pass(ms);
-            }
-        }
-    }
-}
-
 #[test]
 fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
     let mut rig = Rig::new(Config::default(), &[1 << 20]);
-    let at = |address: &str| MemberOffer { address: address.into(), in_process: false };
-    let offer = SegmentOffer { name: "n1".into(), capacity: ByteCount(1 << 20), highest_era: Era(0) };
+    let at = |address: &str| MemberOffer {
+        address: address.into(),
+        in_process: false,
+    };
+    let offer = SegmentOffer {
+        name: "n1".into(),
+        capacity: ByteCount(1 << 20),
+        highest_era: Era(0),
+    };
     let first = rig.catalog.join(rig.now, &at("host:1")).unwrap();
     rig.catalog.mount(rig.now, first, &offer).unwrap();
     let stranger = rig.catalog.join(rig.now, &at("host:2")).unwrap();
@@ -763,3 +672,5 @@ fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
     rig.catalog.mount(rig.now, second, &offer).unwrap();
     assert!(rig.catalog.ping(rig.now, first).is_err());
 }
+
+mod history;

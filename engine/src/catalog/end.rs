@@ -1,0 +1,246 @@
+//! Ending a write: what became of its replicas, and when its object becomes readable.
+
+use super::{
+    Catalog,
+    fleet::ReplicaRecord,
+    rows::Place,
+    writes::{Open, not_open},
+};
+use crate::{
+    Row,
+    canary::{Canary, planted},
+    command::{Answer, BATCH_MAX, PutDone, PutEnd, Written},
+    replica::{Replica, ReplicaEvent},
+    write::{Write, WriteEvent},
+};
+use ziggurat_base::{ByteCount, Code, Error, Extents, Ticket, Timestamp};
+
+impl Catalog {
+    /// Reports on writes.
+    pub fn put_end(&mut self, now: Timestamp, ends: &[PutEnd]) -> Vec<Answer<PutDone>> {
+        assert!(ends.len() <= BATCH_MAX, "the caller splits larger batches");
+        let answers = ends.iter().map(|end| self.put_end_one(now, end)).collect();
+        self.settle();
+        answers
+    }
+
+    fn put_end_one(&mut self, now: Timestamp, end: &PutEnd) -> Answer<PutDone> {
+        let Some(mut open) = self.opens.open.remove(&end.ticket) else {
+            return self.put_end_late(end);
+        };
+        let checked = self.check_end(&open, end);
+        if let Err(error) = checked {
+            self.opens.open.insert(end.ticket, open);
+            return Err(error);
+        }
+        open.crc = Some(end.crc);
+        let mut failed = Vec::new();
+        let published = self.table.head(open.row).ticket == end.ticket;
+        let before = self.extent_count(open.row);
+        let records = match self.table.head(open.row).place() {
+            Place::Side(side) if published => std::mem::take(self.sides.get_mut(side)),
+            _ => std::mem::take(&mut open.replicas),
+        };
+        let mut kept = Vec::with_capacity(records.len());
+        for mut record in records {
+            let result = match &end.written {
+                Written::All => Some(true),
+                Written::Each(list) => list[usize::from(record.position)],
+            };
+            if record.state == Replica::Writing && !self.fleet.slot(record.slot).serves() {
+                self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
+                continue;
+            }
+            match (record.state, result) {
+                (Replica::Writing, Some(true)) => {
+                    self.seen.must(&mut record.state, ReplicaEvent::Commit)
+                }
+                (Replica::Writing, Some(false)) => {
+                    failed.push(record);
+                    continue;
+                }
+                _ => {}
+            }
+            kept.push(record);
+        }
+        let row = open.row;
+        let answer = self.settle_write(now, end.ticket, open, kept, failed, published);
+        if answer.is_ok() {
+            self.recount_extents(row, before);
+        }
+        answer
+    }
+
+    fn check_end(&self, open: &Open, end: &PutEnd) -> Answer<()> {
+        if open.crc.is_some_and(|crc| crc != end.crc) {
+            return Err(Error::new(
+                Code::ChecksumMismatch,
+                "two reports on one write give different sums",
+            ));
+        }
+        let count = usize::from(open.granted);
+        match &end.written {
+            Written::Each(list) if list.len() != count => Err(Error::new(
+                Code::InvalidParams,
+                format!("{} results for {count} replicas", list.len()),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Publishes what is good, keeps waiting for what is not known, gives up what failed.
+    fn settle_write(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        open: Open,
+        kept: Vec<ReplicaRecord>,
+        failed: Vec<ReplicaRecord>,
+        published: bool,
+    ) -> Answer<PutDone> {
+        let row = open.row;
+        let readable = kept.iter().filter(|r| r.state == Replica::Readable).count();
+        let waiting = kept.iter().any(|r| r.state == Replica::Writing);
+        let mut write = Write::Open;
+        if readable == 0 && !waiting {
+            // Nothing good can come any more: the write ends as if its writer had given it up.
+            self.opens.open.insert(
+                ticket,
+                Open {
+                    replicas: failed,
+                    ..open
+                },
+            );
+            self.stats.puts_revoked += 1;
+            self.close(ticket, WriteEvent::Revoke);
+            return Err(Error::new(
+                Code::WriteFail,
+                "no replica of the object was written",
+            ));
+        }
+        self.give_up(ticket, failed, WriteEvent::Revoke);
+        if readable == 0 {
+            self.opens.open.insert(
+                ticket,
+                Open {
+                    replicas: kept,
+                    ..open
+                },
+            );
+            return Ok(PutDone { replicas: 0 });
+        }
+        self.publish(now, ticket, &open, kept, published);
+        if waiting {
+            self.opens.open.insert(
+                ticket,
+                Open {
+                    replicas: Vec::new(),
+                    ..open
+                },
+            );
+        } else {
+            self.seen.must(&mut write, WriteEvent::End);
+            self.opens.by_row.remove(&row);
+            self.table.head_mut(row).set_writing(false);
+            *self.opens.recent(ticket) = (ticket, row);
+        }
+        Ok(PutDone {
+            replicas: readable as u32,
+        })
+    }
+
+    fn publish(
+        &mut self,
+        now: Timestamp,
+        ticket: Ticket,
+        open: &Open,
+        mut replicas: Vec<ReplicaRecord>,
+        published: bool,
+    ) {
+        let row = open.row;
+        let held: u64 = replicas
+            .iter()
+            .map(|r| self.fleet.footprint(r.slot, open.len))
+            .sum();
+        if published && let Place::Side(side) = self.table.head(row).place() {
+            *self.sides.get_mut(side) = replicas;
+            return;
+        }
+        let place = match replicas.as_mut_slice() {
+            [only] if only.check.is_none() && only.state == Replica::Readable => match only.extents
+            {
+                Extents::One(extent) => Place::Inline {
+                    slot: only.slot,
+                    offset: extent.offset,
+                },
+                Extents::Many(_) => Place::Side(self.sides.insert(replicas)),
+            },
+            _ => Place::Side(self.sides.insert(replicas)),
+        };
+        let head = self.table.head_mut(row);
+        head.set_place(place);
+        head.ticket = ticket;
+        head.len = open.len;
+        head.crc = open.crc.expect("a write is published with its sum");
+        head.used = now;
+        let hash = head.hash;
+        self.policy.insert(row, hash, ByteCount(held.max(1)));
+        self.stats.puts_ended += 1;
+        self.stats.objects += 1;
+    }
+
+    /// Takes the extents of a row into the count, of which `before` are in it.
+    pub(super) fn recount_extents(&mut self, row: Row, before: u64) {
+        self.stats.extents = self.stats.extents - before + self.extent_count(row);
+    }
+
+    /// Extents of the readable version of a row.
+    pub(super) fn extent_count(&self, row: Row) -> u64 {
+        match self.table.head(row).place() {
+            Place::Nowhere => 0,
+            Place::Inline { .. } => 1,
+            Place::Side(side) => self
+                .sides
+                .get(side)
+                .iter()
+                .map(|r| r.extents.as_slice().len() as u64)
+                .sum(),
+        }
+    }
+
+    /// A report on a write that is not open: the repetition of the last one, or too late.
+    fn put_end_late(&mut self, end: &PutEnd) -> Answer<PutDone> {
+        let (ticket, row) = *self.opens.recent(end.ticket);
+        if ticket == end.ticket
+            && let Some(head) = self
+                .table
+                .rows
+                .get(row)
+                .filter(|head| head.ticket == ticket)
+        {
+            if head.crc != end.crc {
+                return Err(Error::new(
+                    Code::ChecksumMismatch,
+                    "two reports on one write give different sums",
+                ));
+            }
+            let replicas = self
+                .readable_targets(row)
+                .map_or(0, |t| t.as_slice().len() as u32);
+            return Ok(PutDone { replicas });
+        }
+        if let Some(closing) = self.opens.closing.get_mut(&end.ticket) {
+            if planted(Canary::LatePutEndAccepted) {
+                let replicas = closing.replicas.len() as u32;
+                return Ok(PutDone { replicas });
+            }
+            let refused = self.seen.step(&mut closing.write, WriteEvent::End);
+            debug_assert!(refused.is_err(), "a closing write cannot end");
+            for record in &mut closing.replicas {
+                let refused = self.seen.step(&mut record.state, ReplicaEvent::Commit);
+                debug_assert!(refused.is_err(), "a given-up replica cannot be committed");
+            }
+        }
+        Err(not_open(end.ticket))
+    }
+}
