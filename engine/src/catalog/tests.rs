@@ -6,10 +6,9 @@ use crate::{
         ScanAction, SegmentOffer, Wish, Written,
     },
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 use ziggurat_base::{
     ByteCount, Code, Crc32, Era, Error, Key, MemberId, SegmentId, TenantId, Ticket, Timestamp,
-    hash::Dice,
 };
 
 const MS: u64 = 1_000_000;
