@@ -4,4 +4,5 @@
 //! seed for every history. Rings 2 and 3 (real sockets, real processes) stand beside it as integration tests.
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 pub mod sim;
