@@ -33,6 +33,9 @@ impl Canary {
     ];
 }
 
+/// Whether this build can plant bugs. The command line refuses to be one.
+pub const BUILT_IN: bool = cfg!(feature = "canary");
+
 #[cfg(feature = "canary")]
 static PLANTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
