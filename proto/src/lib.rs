@@ -3,6 +3,7 @@
 //! * [`session`]: a metadata partition at the other end of a connection, behind the engine's ports.
 //! * [`server`]: the other end, for whatever implements [`Partition`].
 //! * [`hello`]: who speaks which version. [`order`]: commands to nodes beyond the engine's effects.
+//! * [`seed`]: the seed's gRPC service for foreign clients, over a [`SeedBackend`].
 //! * [`counts`]: what a server counts.
 //!
 //! The schema is ziggurat.proto; frames are `ziggurat_base::frame`. docs/adr/0004-hot-stream.md says why not gRPC.
@@ -15,6 +16,7 @@ pub mod hello;
 mod lock;
 pub mod order;
 pub mod partition;
+pub mod seed;
 pub mod server;
 pub mod session;
 #[cfg(any(test, feature = "testkit"))]
@@ -22,5 +24,6 @@ pub mod testkit;
 mod wire;
 
 pub use partition::Partition;
+pub use seed::SeedBackend;
 pub use server::{Limits, Service};
 pub use session::{Session, SessionOptions};

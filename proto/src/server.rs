@@ -10,9 +10,10 @@ mod watch;
 use crate::{
     counts::{CloseReason, Counts},
     partition::Partition,
+    seed::{self, Peer, SeedBackend},
 };
 use connection::Connection;
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{fmt, future::Future, io, sync::Arc, time::Duration};
 use tokio::{
     io::AsyncReadExt as _,
     net::{TcpListener, TcpStream},
@@ -21,9 +22,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 use ziggurat_base::frame::MAGIC;
-
-/// First bytes of an HTTP/2 connection.
-const HTTP2: [u8; 4] = *b"PRI ";
 
 /// Pause after the system refused to accept a connection, usually for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -57,6 +55,8 @@ impl Default for Limits {
 pub struct Service {
     /// The partition behind our own frames.
     pub partition: Arc<dyn Partition>,
+    /// What is behind the seed's gRPC service; without it such connections are closed.
+    pub seed: Option<Arc<dyn SeedBackend>>,
     /// The bounds.
     pub limits: Limits,
     /// Where to count.
@@ -70,11 +70,12 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    /// Serves with default bounds.
+    /// Our own frames only, within default bounds.
     #[must_use]
     pub fn new(partition: Arc<dyn Partition>) -> Self {
         Self {
             partition,
+            seed: None,
             limits: Limits::default(),
             counts: Arc::default(),
         }
@@ -83,6 +84,7 @@ impl Service {
     /// Accepts and serves until `shutdown` completes, then lets connections finish.
     pub async fn serve(self, listener: TcpListener, shutdown: impl Future<Output = ()> + Send) {
         let (stop, stopped) = flag::channel(false);
+        let mut accepted_count = 0;
         let mut connections = JoinSet::new();
         tokio::pin!(shutdown);
         loop {
@@ -102,9 +104,10 @@ impl Service {
                 self.counts.close(CloseReason::TooMany);
                 continue;
             }
-            let service = self.clone();
-            let stopped = stopped.clone();
-            connections.spawn(async move { service.run(stream, stopped).await });
+            let (service, stopped) = (self.clone(), stopped.clone());
+            let peer = Peer(accepted_count);
+            accepted_count += 1;
+            connections.spawn(async move { service.run(stream, peer, stopped).await });
         }
         stop.send_replace(true);
         let finished = async { while connections.join_next().await.is_some() {} };
@@ -112,25 +115,55 @@ impl Service {
         let _ = timeout(self.limits.finish_within, finished).await;
     }
 
-    async fn run(&self, mut stream: TcpStream, stopped: flag::Receiver<bool>) {
+    async fn run(&self, mut stream: TcpStream, peer: Peer, stopped: flag::Receiver<bool>) {
         let _open = self.counts.open();
         if stream.set_nodelay(true).is_err() {
             return;
         }
-        let mut first = [0; 4];
-        match timeout(self.limits.hello_within, stream.read_exact(&mut first)).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => return,
-            Err(_) => return self.counts.close(CloseReason::Silent),
+        let ended = match timeout(self.limits.hello_within, preface(&mut stream)).await {
+            Ok(Ok(Preface::Frames)) => Connection::new(self, stream, stopped).run().await,
+            Ok(Ok(Preface::Http2)) => match &self.seed {
+                Some(seed) => {
+                    let counts = self.counts.clone();
+                    seed::serve(stream, seed.clone(), peer, counts, stopped).await;
+                    Ok(())
+                }
+                None => Err(CloseReason::NoSeed),
+            },
+            Ok(Ok(Preface::Unknown)) => Err(CloseReason::Preface),
+            // It left before it said anything.
+            Ok(Err(_)) => Ok(()),
+            Err(_) => Err(CloseReason::Silent),
+        };
+        if let Err(reason) = ended {
+            self.counts.close(reason);
         }
-        if first == MAGIC.to_le_bytes() {
-            if let Err(reason) = Connection::new(self, stream, stopped).run().await {
-                self.counts.close(reason);
-            }
-        } else if first == HTTP2 {
-            self.counts.close(CloseReason::NoSeed);
-        } else {
-            self.counts.close(CloseReason::Preface);
-        }
+    }
+}
+
+/// How a connection begins.
+enum Preface {
+    Frames,
+    Http2,
+    Unknown,
+}
+
+/// Reads as much of a new connection as tells the protocols apart; the HTTP/2 preface whole, so that what comes later needs
+/// no patience.
+async fn preface(stream: &mut TcpStream) -> io::Result<Preface> {
+    let mut first = [0; seed::PREFACE.len()];
+    let (magic, rest) = first.split_at_mut(MAGIC.to_le_bytes().len());
+    stream.read_exact(magic).await?;
+    if magic == MAGIC.to_le_bytes() {
+        return Ok(Preface::Frames);
+    }
+    if !seed::PREFACE.starts_with(magic) {
+        return Ok(Preface::Unknown);
+    }
+    stream.read_exact(rest).await?;
+    if first == seed::PREFACE {
+        Ok(Preface::Http2)
+    } else {
+        Ok(Preface::Unknown)
     }
 }
