@@ -1,5 +1,6 @@
 //! Documentation: the pages that are made from the code, rustdoc, and the book over docs/.
 
+mod config;
 mod errors;
 mod summary;
 
@@ -26,18 +27,36 @@ pub(crate) struct Args {
 pub(crate) struct Page {
     /// Where it is.
     pub(crate) path: &'static str,
+    /// What makes its text.
+    pub(crate) maker: Maker,
     /// Makes its text.
     pub(crate) make: fn(&Workspace, &Tree) -> Result<String>,
+}
+
+/// What makes the text of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Maker {
+    /// We do, in no time, so that `tidy` compares it.
+    Xtask,
+    /// The product, which has to be built for it; a test of the crate compares it.
+    Product,
 }
 
 /// Every page that is made from the code. The summary comes last, because it lists the others.
 pub(crate) const PAGES: &[Page] = &[
     Page {
         path: "docs/errors.md",
+        maker: Maker::Xtask,
         make: |_, _| Ok(errors::page()),
     },
     Page {
+        path: "docs/config.md",
+        maker: Maker::Product,
+        make: |workspace, _| config::page(workspace),
+    },
+    Page {
         path: "docs/SUMMARY.md",
+        maker: Maker::Xtask,
         make: |_, tree| Ok(summary::page(tree)),
     },
 ];
