@@ -14,6 +14,8 @@ pub(crate) enum Exit {
     Failed,
     /// The command line, the configuration or another input cannot be used.
     Usage,
+    /// A key that was asked for is not there.
+    Miss,
 }
 
 impl Exit {
@@ -23,6 +25,7 @@ impl Exit {
             Self::Done => 0,
             Self::Failed => 1,
             Self::Usage => 2,
+            Self::Miss => 3,
         }
     }
 

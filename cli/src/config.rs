@@ -11,6 +11,7 @@ mod file;
 mod flags;
 mod groups;
 mod layers;
+mod options;
 mod page;
 mod ratio;
 mod resolve;
@@ -18,12 +19,12 @@ mod setting;
 mod suggest;
 mod value;
 
-pub(crate) use address::Address;
-pub(crate) use flags::Flags;
+pub(crate) use flags::{Everything, Flags, ForClient, ForMaster, ForNode, ForServe, Selection};
 pub(crate) use groups::Settings;
 pub(crate) use layers::Origin;
 pub(crate) use page::page;
 pub(crate) use resolve::{Config, Row};
+pub(crate) use value::Value;
 
 #[cfg(test)]
 mod tests;

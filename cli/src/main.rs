@@ -9,8 +9,10 @@ mod arguments;
 mod command;
 mod config;
 mod doctor;
+mod progress;
 mod screen;
 mod table;
+mod wiring;
 
 use std::process::ExitCode;
 

@@ -43,6 +43,11 @@ impl Screen {
         }
     }
 
+    /// Whether a program reads the answer.
+    pub(crate) fn is_json(&self) -> bool {
+        self.form == Form::Json
+    }
+
     /// Says on standard error that something is odd and the command goes on.
     pub(crate) fn warn(&self, what: impl Display) {
         eprintln!("{YELLOW}warning:{YELLOW:#} {what}");

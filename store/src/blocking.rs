@@ -140,6 +140,8 @@ blocking! {
     /// # Errors
     /// As [`ziggurat_client::Client::stat`].
     fn stat<K: Bytes>(key: K) -> Result<Option<ObjectStat>>;
+    /// Everything about objects.
+    fn stat_many(keys: &[&[u8]]) -> Vec<Result<Option<ObjectStat>>>;
     /// Marks objects as just used, in this order.
     ///
     /// # Errors

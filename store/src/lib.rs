@@ -27,11 +27,12 @@ pub use blocking::Blocking;
 pub use clock::SystemClock;
 pub use open::{ConnectOptions, OpenOptions, Store};
 pub use serve::{ServeOptions, Served};
-pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest};
-pub use ziggurat_engine::command::Force;
+pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOptions};
+pub use ziggurat_engine::command::{Force, Recency};
 pub use ziggurat_engine::{
     canary::BUILT_IN as CANARIES_BUILT_IN, catalog::Config as CatalogConfig, evict::PolicyKind,
     journey::Patience, place::PlacementKind, space::AllocatorKind,
 };
 pub use ziggurat_master::{Master, MasterOptions};
 pub use ziggurat_node::{MemoryOptions, Node, NodeOptions};
+pub use ziggurat_proto::hello::VERSIONS;

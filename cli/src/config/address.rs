@@ -1,20 +1,21 @@
-//! Where something listens or is reached: `HOST:PORT`.
+//! Where something is reached: `HOST:PORT`.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 /// A checked `HOST:PORT`; the host is a name or an address, IPv6 in brackets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
 impl Address {
-    /// The text, as sockets take it.
+    /// The text, as whoever connects takes it.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
+}
 
-    /// Whether the kernel chooses the port, so that two equal addresses do not collide.
-    pub(crate) fn is_any_port(&self) -> bool {
-        self.0.ends_with(":0")
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self(address.to_string())
     }
 }
 

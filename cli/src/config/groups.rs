@@ -3,20 +3,24 @@
 use super::{
     address::Address,
     bounds::Bounds,
+    flags::{ForServe, Selection},
     ratio::Ratio,
     resolve::Resolver,
     setting::{Group, Setting, settings},
     value::Value,
 };
-use std::{ops::Bound, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
-    AllocatorKind, CatalogConfig, OpenOptions, Patience, PlacementKind, PolicyKind,
+    AllocatorKind, CatalogConfig, ConnectOptions, OpenOptions, Patience, PlacementKind, PolicyKind,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// Where a master listens and where it is looked for.
+const MASTER_PORT: u16 = 50051;
 
 /// The least memory of one segment.
 const SEGMENT_LEAST: ByteCount = ByteCount::kib(4);
@@ -51,20 +55,22 @@ settings! {
     /// A cluster: how nodes and clients find it.
     cluster: Cluster {
         /// Where the master is reached.
-        master_address: Address = local(50051);
+        master_address: Address = local(MASTER_PORT);
     }
     /// A master: where it listens. Read by `master` and `serve`.
     master: Master {
         /// Where nodes and clients reach the master.
-        rpc_address: Address = local(50051);
+        rpc_address: SocketAddr = local(MASTER_PORT);
         /// Where health and metrics are served over HTTP.
-        admin_address: Address = local(9003);
+        admin_address: SocketAddr = local(9003);
     }
     /// A node: the memory that it gives. Read by `node` and `serve`.
     node: Node {
-        /// Where clients read and write payloads.
-        data_address: Address = local(50052);
-        /// Name of the segments, unique in the cluster; derived from the host and the data address when not set.
+        /// Where the node listens for clients that read and write payloads.
+        data_address: SocketAddr = local(50052);
+        /// Where clients reach the node, when that is not where it listens.
+        advertise_address: Option<Address> = None;
+        /// Name of the segments, unique in the cluster; made of the host and the port when not set.
         segment_name: Option<String> = None;
         /// Memory for payloads.
         dram: ByteCount = OpenOptions::default().memory.dram, in SEGMENT_LEAST..;
@@ -76,7 +82,9 @@ settings! {
         populate: bool = OpenOptions::default().memory.populate;
         /// Bind the memory to this NUMA node.
         numa_node: Option<u32> = OpenOptions::default().memory.numa_node;
-        /// How long a node that is told to stop waits for its readers.
+        /// How long a node that starts waits for its master.
+        join_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=DAY;
+        /// How long a node that is told to stop keeps its objects readable.
         unmount_grace: Duration = Duration::from_secs(10), in Duration::ZERO..=HOUR;
     }
     /// A client. Read by the commands that act on keys.
@@ -84,36 +92,43 @@ settings! {
         /// Whose objects.
         tenant: String = OpenOptions::default().tenant;
         /// How long to try to reach the master.
-        connect_timeout: Duration = Duration::from_secs(5), in MILLISECOND..=HOUR;
+        connect_timeout: Duration = ConnectOptions::new("").remote.session.connect_deadline, in MILLISECOND..=HOUR;
         /// How long to wait for one answer.
-        request_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=HOUR;
+        request_timeout: Duration = ConnectOptions::new("").remote.session.deadline, in MILLISECOND..=HOUR;
         /// How long a put waits for room that eviction will make.
         put_wait: Duration = Patience::default().room, in Duration::ZERO..=HOUR;
     }
 }
 
-fn local(port: u16) -> Address {
-    format!("127.0.0.1:{port}")
-        .parse()
-        .expect("a host and a port")
+/// A port of this machine that others do not see.
+fn local<A: From<SocketAddr>>(port: u16) -> A {
+    SocketAddr::from(([127, 0, 0, 1], port)).into()
 }
 
 impl Settings {
     /// What is in force when nobody says anything.
     #[cfg(test)]
     pub(crate) fn defaults() -> Self {
-        let config = super::Config::resolve(super::layers::Layers::default());
+        let config = super::Config::resolve(super::layers::Layers::default(), &[]);
         config.expect("the defaults are sound").settings
     }
 
-    /// What contradicts something else; each value for itself is right already.
-    pub(super) fn check(&self, resolver: &mut Resolver<'_>) {
-        let Self {
-            partition,
-            master,
-            node,
-            ..
-        } = self;
+    /// What contradicts something else, for a command that reads `groups`; each value for itself is right already.
+    pub(super) fn check(&self, resolver: &mut Resolver<'_>, groups: &[&str]) {
+        if groups.contains(&"partition") {
+            self.check_partition(resolver);
+        }
+        if groups.contains(&"node") {
+            self.check_node(resolver);
+        }
+        // Each may listen where it likes unless they are one process.
+        if groups == ForServe::GROUPS {
+            self.check_listeners(resolver);
+        }
+    }
+
+    fn check_partition(&self, resolver: &mut Resolver<'_>) {
+        let partition = &self.partition;
         if partition.put_start_release_timeout <= partition.put_start_discard_timeout {
             resolver.contradiction(
                 "put-start-release-timeout",
@@ -128,19 +143,33 @@ impl Settings {
                 "eviction-high-watermark-ratio",
             );
         }
+    }
+
+    fn check_node(&self, resolver: &mut Resolver<'_>) {
+        let node = &self.node;
         if node.dram.0 / u64::from(node.segments) < SEGMENT_LEAST.0 {
             let must = format!("must give at least {SEGMENT_LEAST} to each of");
             resolver.contradiction("dram", &must, "segments");
         }
+        if node.data_address.ip().is_unspecified() && node.advertise_address.is_none() {
+            resolver.incomplete(
+                "data-address",
+                "listens everywhere: give the address that clients use as advertise-address",
+            );
+        }
+    }
+
+    fn check_listeners(&self, resolver: &mut Resolver<'_>) {
         let listeners = [
-            ("rpc-address", &master.rpc_address),
-            ("admin-address", &master.admin_address),
-            ("data-address", &node.data_address),
+            ("rpc-address", self.master.rpc_address),
+            ("admin-address", self.master.admin_address),
+            ("data-address", self.node.data_address),
         ];
         for (index, (name, address)) in listeners.iter().enumerate() {
-            let is_taken = |(_, taken): &&(&str, &Address)| taken == address;
-            let other = listeners[..index].iter().find(is_taken);
-            if let Some((other, _)) = other.filter(|_| !address.is_any_port()) {
+            let mut before = listeners[..index].iter();
+            let other = before.find(|(_, taken)| taken == address);
+            // With port 0 each gets its own.
+            if let Some((other, _)) = other.filter(|_| address.port() != 0) {
                 resolver.contradiction(name, "must differ from", other);
             }
         }

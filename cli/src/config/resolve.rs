@@ -3,7 +3,7 @@
 use super::{
     bounds::Bounds,
     fault::{Fault, error_of},
-    flags::Flags,
+    flags::{Flags, Selection},
     groups::Settings,
     layers::{Given, Layers, Origin},
     setting::{Setting, name_of},
@@ -42,7 +42,7 @@ impl Config {
     ///
     /// # Errors
     /// `ConfigInvalid` with every fault.
-    pub(crate) fn load(flags: &Flags) -> Result<Self> {
+    pub(crate) fn load<S: Selection>(flags: &Flags<S>) -> Result<Self> {
         let groups = Settings::groups();
         let layers = Layers::read(
             &groups,
@@ -50,11 +50,11 @@ impl Config {
             std::env::vars_os(),
             &flags.given,
         );
-        Self::resolve(layers)
+        Self::resolve(layers, S::GROUPS)
     }
 
-    /// The configuration that layers make.
-    pub(super) fn resolve(layers: Layers) -> Result<Self> {
+    /// The configuration that layers make, for a command that reads these groups.
+    pub(super) fn resolve(layers: Layers, groups: &[&str]) -> Result<Self> {
         let mut resolver = Resolver {
             given: &layers.given,
             origins: BTreeMap::new(),
@@ -64,7 +64,7 @@ impl Config {
         let settings = Settings::resolve(&mut resolver);
         // A contradiction with a default that only stands in for a bad value would mislead.
         if resolver.faults.is_empty() {
-            settings.check(&mut resolver);
+            settings.check(&mut resolver, groups);
         }
         if !resolver.faults.is_empty() {
             return Err(error_of(resolver.faults));
@@ -160,6 +160,13 @@ impl Resolver<'_> {
         };
         let what = format!("{} {must} {}", stated(name), stated(other));
         let origin = self.origin(name).max(self.origin(other));
+        self.faults.push(Fault { origin, what });
+    }
+
+    /// Records that a value needs another setting beside it.
+    pub(super) fn incomplete(&mut self, name: &str, why: &str) {
+        let origin = self.origin(name);
+        let what = format!("{name} {why}");
         self.faults.push(Fault { origin, what });
     }
 

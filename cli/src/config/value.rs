@@ -1,7 +1,7 @@
 //! The types of settings: how each is read from text and written so that it reads back the same.
 
 use super::{address::Address, ratio::Ratio};
-use std::{path::PathBuf, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
 use ziggurat_store::{AllocatorKind, PlacementKind, PolicyKind};
 
@@ -26,6 +26,12 @@ pub(crate) trait Value: Sized {
 
 fn coded<T: FromStr<Err = Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: Error| error.what().to_owned())
+}
+
+fn listener(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        format!("{text:?} is not an address to listen on: write for example 127.0.0.1:50051")
+    })
 }
 
 impl Value for ByteCount {
@@ -134,6 +140,7 @@ macro_rules! plain {
 plain! {
     Ratio, "RATIO", str::parse;
     Address, "HOST:PORT", str::parse;
+    SocketAddr, "IP:PORT", listener;
     PolicyKind, "lru|fifo|s3_fifo", coded;
     PlacementKind, "random|free_ratio_first", coded;
 }

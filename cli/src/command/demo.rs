@@ -1,0 +1,142 @@
+//! `ziggurat demo`: a chat workload through an in-process store, every byte checked.
+
+use crate::{
+    answer::{Answer, Exit},
+    progress,
+    screen::Screen,
+    table::{Paint, Table},
+};
+use ziggurat_base::{ByteCount, Result};
+use ziggurat_workload::{
+    PolicyKind,
+    demo::{DemoOptions, DemoReport, demo},
+    replay::RunReport,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  ziggurat demo
+  ziggurat demo --dram 512MiB --policy s3_fifo --seed 7 --json";
+
+/// Run a chat workload through a store in this process and check every byte
+///
+/// Conversations with shared system prompts and growing prefixes; the store has a quarter of the memory that they would
+/// need. Prints what was found beside what the eviction policy alone predicts. Exit code 1 when a byte is wrong.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// Everything derives from it: the requests and every payload
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Memory of the store
+    #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().dram)]
+    dram: ByteCount,
+    /// Payload of all distinct blocks together, at least
+    #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().payload)]
+    payload: ByteCount,
+    /// Payload of one block
+    #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().block_bytes)]
+    block_bytes: ByteCount,
+    /// Who leaves when room is needed: lru, fifo or s3_fifo
+    #[arg(long, value_name = "POLICY", default_value_t)]
+    policy: PolicyKind,
+}
+
+pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
+    let options = DemoOptions {
+        seed: arguments.seed,
+        dram: arguments.dram,
+        block_bytes: arguments.block_bytes,
+        payload: arguments.payload,
+        policy: arguments.policy,
+    };
+    let bar = progress::bar(None, "requests");
+    let report = pollster::block_on(demo(&options, &mut |progress| {
+        bar.set_position(progress.requests);
+        bar.set_message(format!(
+            "{} moved, {:.0} % found",
+            ByteCount(progress.bytes),
+            progress.hit_rate * 100.0
+        ));
+    }));
+    bar.finish_and_clear();
+    let report = report?;
+    let exit = verdict(&report.run);
+    Ok(Answer::done(text(&report, screen), &report).ending(exit))
+}
+
+/// Wrong bytes are a failure, whatever else went well.
+pub(crate) fn verdict(run: &RunReport) -> Exit {
+    if run.wrong_bytes > 0 || run.errors > 0 {
+        Exit::Failed
+    } else {
+        Exit::Done
+    }
+}
+
+fn text(report: &DemoReport, screen: &Screen) -> String {
+    let run = &report.run;
+    let mut table = Table::new(screen, ["", "this run", "policy alone"]);
+    let mut row = |what: &str, here: String, there: String| {
+        table.row([
+            (what.into(), Paint::Plain),
+            (here, Paint::Strong),
+            (there, Paint::Dim),
+        ]);
+    };
+    let rate = |rate: f64| format!("{:.2} %", rate * 100.0);
+    row(
+        "prefix token hit rate",
+        rate(run.prefix_token_hit_rate),
+        rate(report.predicted.prefix_token_hit_rate),
+    );
+    row(
+        "blocks found in memory",
+        run.hits.dram.to_string(),
+        report.predicted.hits.to_string(),
+    );
+    row(
+        "evictions",
+        run.evictions.to_string(),
+        report.predicted.evictions.to_string(),
+    );
+    let capacity = report.capacity_blocks;
+    format!(
+        "{} requests, {} blocks; {} of distinct payload through {capacity} blocks of memory, policy {}\n\n{}\n{}",
+        run.requests,
+        run.blocks,
+        ByteCount(report.payload_bytes),
+        report.policy,
+        table.text(),
+        movement(run, screen)
+    )
+}
+
+/// What was moved, how fast, and whether it was right.
+pub(crate) fn movement(run: &RunReport, screen: &Screen) -> String {
+    let mut table = Table::new(screen, ["", "moved", "speed", "p50", "p99"]);
+    for (what, bytes, latency) in [
+        ("read", run.bytes_read, run.get),
+        ("written", run.bytes_written, run.put),
+    ] {
+        table.row([
+            (what.into(), Paint::Plain),
+            (ByteCount(bytes).to_string(), Paint::Plain),
+            (format!("{:.2} GB/s", latency.gbps), Paint::Strong),
+            (format!("{:.0} us", latency.p50_us), Paint::Plain),
+            (format!("{:.0} us", latency.p99_us), Paint::Plain),
+        ]);
+    }
+    let first = run
+        .first_error
+        .as_ref()
+        .map(|e| format!("first error: {e}\n"))
+        .unwrap_or_default();
+    format!(
+        "{}\nwrong bytes: {}   errors: {}   {:.1} s\n{first}",
+        table.text(),
+        run.wrong_bytes,
+        run.errors,
+        run.seconds
+    )
+}

@@ -1,0 +1,96 @@
+//! Settings as the library takes them.
+
+use super::groups::{Client, Cluster, Master, Node, Partition};
+use std::sync::Arc;
+use ziggurat_base::memory::Pages;
+use ziggurat_store::{
+    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, SystemClock,
+};
+
+impl Partition {
+    fn catalog(&self) -> CatalogConfig {
+        CatalogConfig {
+            lease: self.lease,
+            write_discard: self.put_start_discard_timeout,
+            write_release: self.put_start_release_timeout,
+            member_ttl: self.client_ttl,
+            high_watermark: self.eviction_high_watermark_ratio.0,
+            evict_ratio: self.eviction_ratio.0,
+            policy: self.eviction_policy,
+            placement: self.allocation_strategy,
+            allocator: self.memory_allocator,
+            seed: self.seed,
+            ..CatalogConfig::default()
+        }
+    }
+}
+
+impl Master {
+    /// A master with this partition.
+    pub(crate) fn options(&self, partition: &Partition) -> MasterOptions {
+        MasterOptions {
+            listen: self.rpc_address,
+            admin: Some(self.admin_address),
+            state_dir: partition.state_dir.clone(),
+            catalog: partition.catalog(),
+            clock: Arc::new(SystemClock::default()),
+        }
+    }
+}
+
+impl Node {
+    /// A node of this cluster.
+    pub(crate) fn options(&self, cluster: &Cluster) -> NodeOptions {
+        NodeOptions {
+            master: cluster.master_address.to_string(),
+            listen: self.data_address,
+            advertise: self.advertise_address.as_ref().map(ToString::to_string),
+            segment_name: self.segment_name.clone().unwrap_or_else(|| self.own_name()),
+            memory: self.memory(),
+            session: Default::default(),
+            limits: Default::default(),
+            patience: self.join_timeout,
+        }
+    }
+
+    fn memory(&self) -> MemoryOptions {
+        MemoryOptions {
+            dram: self.dram,
+            segments: self.segments,
+            pages: if self.huge_pages {
+                Pages::Huge
+            } else {
+                Pages::Normal
+            },
+            populate: self.populate,
+            numa_node: self.numa_node,
+        }
+    }
+
+    /// Host and port, so that the same node has the same name after a restart; where the port is any, the process stands
+    /// in for it.
+    fn own_name(&self) -> String {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let number = match self.data_address.port() {
+            0 => std::process::id(),
+            port => port.into(),
+        };
+        match host.trim() {
+            "" => format!("node-{number}"),
+            host => format!("{host}-{number}"),
+        }
+    }
+}
+
+impl Client {
+    /// The way to this cluster.
+    pub(crate) fn options(&self, cluster: &Cluster) -> ConnectOptions {
+        let mut options = ConnectOptions::new(cluster.master_address.to_string());
+        options.remote.tenant.clone_from(&self.tenant);
+        options.remote.session.connect_deadline = self.connect_timeout;
+        options.remote.session.deadline = self.request_timeout;
+        options.remote.peers.answer_limit = self.request_timeout;
+        options.patience.room = self.put_wait;
+        options
+    }
+}
