@@ -52,8 +52,9 @@ pub(crate) struct Cli {
 /// The version of the program and of what it writes to sockets.
 fn version() -> String {
     format!(
-        "{} (frame layout {})",
+        "{} (protocol {}, frame layout {})",
         env!("CARGO_PKG_VERSION"),
+        ziggurat_store::VERSIONS,
         ziggurat_base::frame::VERSION
     )
 }

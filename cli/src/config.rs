@@ -24,7 +24,6 @@ pub(crate) use groups::Settings;
 pub(crate) use layers::Origin;
 pub(crate) use page::page;
 pub(crate) use resolve::{Config, Row};
-pub(crate) use value::Value;
 
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,10 @@ mod arguments;
 mod command;
 mod config;
 mod doctor;
+mod logging;
 mod progress;
 mod screen;
 mod table;
-mod wiring;
 
 use std::process::ExitCode;
 

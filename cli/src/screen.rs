@@ -48,6 +48,11 @@ impl Screen {
         self.form == Form::Json
     }
 
+    /// Tells people something on standard error.
+    pub(crate) fn note(&self, what: impl Display) {
+        eprintln!("{what}");
+    }
+
     /// Says on standard error that something is odd and the command goes on.
     pub(crate) fn warn(&self, what: impl Display) {
         eprintln!("{YELLOW}warning:{YELLOW:#} {what}");

@@ -8,7 +8,8 @@ use crate::{
     replay::{Progress, RunOptions, RunReport, run},
 };
 use serde::Serialize;
-use ziggurat_base::{ByteCount, Code, Error, ManualClock, Result};
+use std::sync::Arc;
+use ziggurat_base::{ByteCount, Clock, Code, Error, ManualClock, Result};
 use ziggurat_engine::{catalog, space::AllocatorKind};
 use ziggurat_store::{MemoryOptions, OpenOptions, Store};
 
@@ -103,11 +104,16 @@ pub fn capacity_blocks(dram: ByteCount, block_bytes: ByteCount) -> Result<u64> {
     }
 }
 
-/// An in-process store for exact replay: it evicts on demand only, and its time is the trace's.
+/// An in-process store for exact replay: it evicts on demand only. Its time is the trace's when `clock` is moved by the
+/// run.
 ///
 /// # Errors
 /// As [`Store::open`].
-pub fn open_for_replay(dram: ByteCount, policy: PolicyKind, clock: &ManualClock) -> Result<Store> {
+pub fn open_for_replay(
+    dram: ByteCount,
+    policy: PolicyKind,
+    clock: Arc<dyn Clock>,
+) -> Result<Store> {
     Store::open(OpenOptions {
         memory: MemoryOptions {
             dram,
@@ -118,7 +124,7 @@ pub fn open_for_replay(dram: ByteCount, policy: PolicyKind, clock: &ManualClock)
             high_watermark: 1.0,
             ..catalog::Config::default()
         },
-        clock: std::sync::Arc::new(clock.clone()),
+        clock,
         ..OpenOptions::default()
     })
 }
@@ -142,7 +148,7 @@ pub async fn demo(
         },
     )?;
     let clock = ManualClock::default();
-    let store = open_for_replay(options.dram, options.policy, &clock)?;
+    let store = open_for_replay(options.dram, options.policy, Arc::new(clock.clone()))?;
     let run_options = RunOptions {
         block_bytes: options.block_bytes.0,
         seed: options.seed,

@@ -12,10 +12,12 @@ pub mod predict;
 pub mod replay;
 pub mod request;
 pub mod trace;
+pub mod trace_replay;
 
 pub use chat::{Chat, ChatOptions};
 pub use payload::{Mismatch, Payload};
 pub use predict::{PredictOptions, predict};
 pub use request::{Request, TOKENS_PER_BLOCK, Totals};
 pub use trace::Trace;
+pub use trace_replay::{ReplayOptions, ReplayReport};
 pub use ziggurat_engine::evict::PolicyKind;

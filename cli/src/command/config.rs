@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    config::{self, Config, Flags, Origin, Row},
+    config::{self, Config, Everything, Flags, Origin, Row},
     screen::Screen,
     table::{Paint, Table},
 };
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     markdown: bool,
 
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<Everything>,
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
@@ -36,9 +36,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
         return Ok(Answer::done(page.clone(), &json!({"markdown": page})));
     }
     let config = Config::load(&arguments.flags)?;
-    for remark in &config.remarks {
-        screen.warn(remark);
-    }
+    config.remark_on(screen);
     let rows = config.rows();
     let report = json!({
         "file": config.file.as_ref().map(|path| path.display().to_string()),

@@ -6,11 +6,12 @@ use crate::{
     screen::Screen,
     table::{Paint, Table},
 };
+use indicatif::ProgressBar;
 use ziggurat_base::{ByteCount, Result};
 use ziggurat_workload::{
-    PolicyKind,
+    PolicyKind, Totals,
     demo::{DemoOptions, DemoReport, demo},
-    replay::RunReport,
+    replay::{Progress, RunReport},
 };
 
 const EXAMPLES: &str = "\
@@ -51,22 +52,25 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
         policy: arguments.policy,
     };
     let bar = progress::bar(None, "requests");
-    let report = pollster::block_on(demo(&options, &mut |progress| {
-        bar.set_position(progress.requests);
-        bar.set_message(format!(
-            "{} moved, {:.0} % found",
-            ByteCount(progress.bytes),
-            progress.hit_rate * 100.0
-        ));
-    }));
+    let report = pollster::block_on(demo(&options, &mut |progress| show(&bar, progress)));
     bar.finish_and_clear();
     let report = report?;
     let exit = verdict(&report.run);
     Ok(Answer::done(text(&report, screen), &report).ending(exit))
 }
 
+/// Shows how far a run is.
+pub(super) fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_position(progress.requests);
+    bar.set_message(format!(
+        "{} moved, {:.0} % found",
+        ByteCount(progress.bytes),
+        progress.hit_rate * 100.0
+    ));
+}
+
 /// Wrong bytes are a failure, whatever else went well.
-pub(crate) fn verdict(run: &RunReport) -> Exit {
+pub(super) fn verdict(run: &RunReport) -> Exit {
     if run.wrong_bytes > 0 || run.errors > 0 {
         Exit::Failed
     } else {
@@ -76,6 +80,20 @@ pub(crate) fn verdict(run: &RunReport) -> Exit {
 
 fn text(report: &DemoReport, screen: &Screen) -> String {
     let run = &report.run;
+    format!(
+        "{} requests, {} blocks; {} of distinct payload through memory for {} blocks, policy {}\n\n{}\n{}",
+        run.requests,
+        run.blocks,
+        ByteCount(report.payload_bytes),
+        report.capacity_blocks,
+        report.policy,
+        comparison(run, &report.predicted, screen),
+        movement(run, screen)
+    )
+}
+
+/// What was found beside what the policy alone predicts.
+pub(super) fn comparison(run: &RunReport, predicted: &Totals, screen: &Screen) -> String {
     let mut table = Table::new(screen, ["", "this run", "policy alone"]);
     let mut row = |what: &str, here: String, there: String| {
         table.row([
@@ -88,32 +106,23 @@ fn text(report: &DemoReport, screen: &Screen) -> String {
     row(
         "prefix token hit rate",
         rate(run.prefix_token_hit_rate),
-        rate(report.predicted.prefix_token_hit_rate),
+        rate(predicted.prefix_token_hit_rate),
     );
     row(
         "blocks found in memory",
         run.hits.dram.to_string(),
-        report.predicted.hits.to_string(),
+        predicted.hits.to_string(),
     );
     row(
         "evictions",
         run.evictions.to_string(),
-        report.predicted.evictions.to_string(),
+        predicted.evictions.to_string(),
     );
-    let capacity = report.capacity_blocks;
-    format!(
-        "{} requests, {} blocks; {} of distinct payload through {capacity} blocks of memory, policy {}\n\n{}\n{}",
-        run.requests,
-        run.blocks,
-        ByteCount(report.payload_bytes),
-        report.policy,
-        table.text(),
-        movement(run, screen)
-    )
+    table.text()
 }
 
 /// What was moved, how fast, and whether it was right.
-pub(crate) fn movement(run: &RunReport, screen: &Screen) -> String {
+pub(super) fn movement(run: &RunReport, screen: &Screen) -> String {
     let mut table = Table::new(screen, ["", "moved", "speed", "p50", "p99"]);
     for (what, bytes, latency) in [
         ("read", run.bytes_read, run.get),

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::{Answer, Exit},
-    config::{Config, Flags},
+    config::{Config, Everything, Flags},
     doctor::{Check, Machine, Verdict, examine},
     screen::Screen,
     table::{Paint, Table},
@@ -25,14 +25,12 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<Everything>,
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
     let config = Config::load(&arguments.flags)?;
-    for remark in &config.remarks {
-        screen.warn(remark);
-    }
+    config.remark_on(screen);
     let checks = examine(&Machine::this(), &config.settings);
     let count = |verdict| {
         checks

@@ -2,10 +2,9 @@
 
 use crate::{
     answer::{Answer, Exit},
-    config::{Config, Flags},
+    config::{Config, Flags, ForClient},
     screen::Screen,
     table::{Paint, Table},
-    wiring,
 };
 use serde_json::{Value, json};
 use std::{
@@ -33,7 +32,7 @@ pub(crate) struct PutArguments {
     #[arg(long, value_name = "NAME")]
     prefer: Vec<String>,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 /// Print the value of a key
@@ -51,7 +50,7 @@ pub(crate) struct GetArguments {
     #[arg(long, value_name = "RANGE")]
     range: Option<String>,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 /// Say which keys are readable
@@ -64,7 +63,7 @@ pub(crate) struct ExistsArguments {
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 /// Remove objects
@@ -86,7 +85,7 @@ pub(crate) struct RemoveArguments {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 /// List keys and lengths
@@ -100,7 +99,7 @@ pub(crate) struct ListArguments {
     #[arg(long, default_value_t = 1000)]
     limit: usize,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 /// Tell everything about objects
@@ -111,15 +110,11 @@ pub(crate) struct StatArguments {
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
-fn connected(flags: &Flags, screen: &Screen) -> Result<Blocking> {
-    let config = Config::load(flags)?;
-    for remark in &config.remarks {
-        screen.warn(remark);
-    }
-    wiring::connect(&config.settings)
+fn connected(flags: &Flags<ForClient>, screen: &Screen) -> Result<Blocking> {
+    Config::load(flags)?.connect(screen)
 }
 
 fn force(force: bool) -> Force {
@@ -130,12 +125,10 @@ fn keys_of(keys: &[String]) -> Vec<&[u8]> {
     keys.iter().map(String::as_bytes).collect()
 }
 
-fn missing(key: &str) -> Answer {
-    Answer::done(
-        format!("{key}: not there\n"),
-        &json!({"key": key, "found": false}),
-    )
-    .ending(Exit::Miss)
+/// A miss. Standard output is the value's alone, so people are told on standard error.
+fn missing(key: &str, screen: &Screen) -> Answer {
+    screen.note(format_args!("{key}: not there"));
+    Answer::done("", &json!({"key": key, "found": false})).ending(Exit::Miss)
 }
 
 fn read_source(path: &Path) -> Result<Vec<u8>> {
@@ -199,7 +192,7 @@ pub(crate) fn get(arguments: &GetArguments, screen: &Screen) -> Result<Answer> {
         None => store.get(key)?,
     };
     let Some(value) = value else {
-        return Ok(missing(key));
+        return Ok(missing(key, screen));
     };
     let json = json!({"key": key, "found": true, "len": value.len()});
     let failed = |to: &str, error: std::io::Error| {
@@ -283,7 +276,16 @@ pub(crate) fn remove(arguments: &RemoveArguments, screen: &Screen) -> Result<Ans
 
 pub(crate) fn list(arguments: &ListArguments, screen: &Screen) -> Result<Answer> {
     let store = connected(&arguments.flags, screen)?;
-    let found = store.list(&arguments.pattern, arguments.limit)?;
+    // One more than asked for tells whether there are more.
+    let mut found = store.list(&arguments.pattern, arguments.limit.saturating_add(1))?;
+    let is_cut = found.len() > arguments.limit;
+    if is_cut {
+        found.truncate(arguments.limit);
+        screen.note(format_args!(
+            "there are more than {0}: raise --limit, or give a pattern",
+            arguments.limit
+        ));
+    }
     let mut table = Table::new(screen, ["key", "size"]);
     for (key, len) in &found {
         table.row([
@@ -295,7 +297,8 @@ pub(crate) fn list(arguments: &ListArguments, screen: &Screen) -> Result<Answer>
         .iter()
         .map(|(key, len)| json!({"key": key.to_string(), "len": len}))
         .collect();
-    Ok(Answer::done(table.text(), &json!({"objects": objects})))
+    let report = json!({"objects": objects, "truncated": is_cut});
+    Ok(Answer::done(table.text(), &report))
 }
 
 pub(crate) fn stat(arguments: &StatArguments, screen: &Screen) -> Result<Answer> {

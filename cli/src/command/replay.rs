@@ -1,16 +1,13 @@
 //! `ziggurat replay`: a prompt trace through a store, every byte checked, or through the policy alone.
 
-use super::demo::{movement, verdict};
+use super::demo::{comparison, movement, show, verdict};
 use crate::{answer::Answer, progress, screen::Screen};
-use serde::Serialize;
-use std::{path::PathBuf, time::Instant};
-use ziggurat_base::{ByteCount, Code, Error, ManualClock, Result};
+use std::path::PathBuf;
+use ziggurat_base::{ByteCount, Result};
 use ziggurat_store::{Blocking, ConnectOptions};
 use ziggurat_workload::{
-    PolicyKind, PredictOptions, Totals, Trace,
-    demo::open_for_replay,
-    predict,
-    replay::{RunOptions, RunReport, run as run_requests},
+    PolicyKind, ReplayOptions, ReplayReport,
+    trace_replay::{replay_in_cluster, replay_in_process, replay_policy_only},
 };
 
 const EXAMPLES: &str = "\
@@ -51,7 +48,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Replay the pauses between requests, so many times as fast
-    #[arg(long, value_name = "FACTOR")]
+    #[arg(long, value_name = "FACTOR", value_parser = pace)]
     pace: Option<f64>,
     /// Use the cluster of this master instead of a store in process
     #[arg(long, value_name = "HOST:PORT")]
@@ -64,109 +61,73 @@ pub(crate) struct Arguments {
     capacity_blocks: Option<u64>,
 }
 
+fn pace(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(pace) if pace.is_finite() && pace > 0.0 => Ok(pace),
+        _ => Err("give a number above 0; 1 is the trace's own pace".to_owned()),
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
-    if arguments
-        .pace
-        .is_some_and(|pace| !pace.is_finite() || pace <= 0.0)
-    {
-        return Err(Error::new(
-            Code::InvalidParams,
-            "--pace must be a number above 0; 1 is the trace's own pace",
-        ));
-    }
-    let trace = Trace::open(&arguments.trace)?;
-    match arguments.capacity_blocks {
-        Some(capacity_blocks) => policy_only(arguments, trace, capacity_blocks),
-        None => with_payload(arguments, trace, screen),
-    }
-}
-
-#[derive(Serialize)]
-struct Prediction {
-    #[serde(flatten)]
-    totals: Totals,
-    policy: String,
-    capacity_blocks: u64,
-    seconds: f64,
-}
-
-fn policy_only(
-    arguments: &Arguments,
-    trace: impl Iterator<Item = Result<ziggurat_workload::Request>>,
-    capacity_blocks: u64,
-) -> Result<Answer> {
-    let began = Instant::now();
-    let options = PredictOptions {
-        policy: arguments.policy,
-        capacity_blocks,
-        requests_max: arguments.limit,
-    };
-    let totals = predict(trace, &options)?;
-    let report = Prediction {
-        totals,
-        policy: arguments.policy.to_string(),
-        capacity_blocks,
-        seconds: began.elapsed().as_secs_f64(),
-    };
-    let text = format!(
-        "{} requests, {} blocks through {capacity_blocks} blocks, policy {}\nprefix token hit rate {:.2} %, {} evictions, {:.2} s\n",
-        totals.requests,
-        totals.blocks,
-        report.policy,
-        totals.prefix_token_hit_rate * 100.0,
-        totals.evictions,
-        report.seconds
-    );
-    Ok(Answer::done(text, &report))
-}
-
-fn with_payload(
-    arguments: &Arguments,
-    trace: impl Iterator<Item = Result<ziggurat_workload::Request>>,
-    screen: &Screen,
-) -> Result<Answer> {
-    let clock = ManualClock::default();
-    let store = match &arguments.cluster {
-        Some(master) => Blocking::connect(ConnectOptions::new(master.as_str()))?,
-        None => open_for_replay(arguments.dram, arguments.policy, &clock)?.blocking(),
-    };
-    let options = RunOptions {
-        block_bytes: arguments.block_bytes.0,
+    let options = ReplayOptions {
+        trace: arguments.trace.clone(),
+        block_bytes: arguments.block_bytes,
         seed: arguments.seed,
         requests_max: arguments.limit,
         pace: arguments.pace,
-        clock: arguments.cluster.is_none().then_some(clock),
     };
+    let policy = arguments.policy;
+    if let Some(capacity_blocks) = arguments.capacity_blocks {
+        let report = replay_policy_only(&options, policy, capacity_blocks)?;
+        return Ok(Answer::done(summary(&report), &report));
+    }
     let bar = progress::bar(arguments.limit, "requests");
-    let evicted_before = store.stats()?.evicted;
-    let report = store.wait(run_requests(
-        store.store(),
-        trace,
-        &options,
-        &mut |progress| {
-            bar.set_position(progress.requests);
-            bar.set_message(format!(
-                "{} moved, {:.0} % found",
-                ByteCount(progress.bytes),
-                progress.hit_rate * 100.0
-            ));
-        },
-    ));
+    let mut shown = |progress| show(&bar, progress);
+    let report = match &arguments.cluster {
+        Some(master) => {
+            let store = Blocking::connect(ConnectOptions::new(master.as_str()))?;
+            store.wait(replay_in_cluster(&options, store.store(), &mut shown))
+        }
+        None => pollster::block_on(replay_in_process(
+            &options,
+            arguments.dram,
+            policy,
+            &mut shown,
+        )),
+    };
     bar.finish_and_clear();
-    let mut report = report?;
-    report.evictions = store.stats()?.evicted - evicted_before;
-    let exit = verdict(&report);
+    let report = report?;
+    let exit = verdict(&report.run);
     Ok(Answer::done(text(&report, screen), &report).ending(exit))
 }
 
-fn text(report: &RunReport, screen: &Screen) -> String {
+/// The run in one line, and its policy where it is known.
+fn summary(report: &ReplayReport) -> String {
+    let run = &report.run;
+    let place = match (report.policy, report.capacity_blocks) {
+        (Some(policy), Some(blocks)) => format!(" through memory for {blocks}, policy {policy}"),
+        _ => String::new(),
+    };
     format!(
-        "{} requests, {} blocks\nprefix token hit rate {:.2} %, {} blocks found in memory, {} evictions\n\n{}",
-        report.requests,
-        report.blocks,
-        report.prefix_token_hit_rate * 100.0,
-        report.hits.dram,
-        report.evictions,
-        movement(report, screen)
+        "{} requests, {} blocks{place}\nprefix token hit rate {:.2} %, {} blocks found, {} evictions, {:.1} s\n",
+        run.requests,
+        run.blocks,
+        run.prefix_token_hit_rate * 100.0,
+        run.hits.dram,
+        run.evictions,
+        run.seconds
+    )
+}
+
+fn text(report: &ReplayReport, screen: &Screen) -> String {
+    let beside = report
+        .predicted
+        .as_ref()
+        .map(|predicted| format!("\n{}", comparison(&report.run, predicted, screen)));
+    format!(
+        "{}{}\n{}",
+        summary(report),
+        beside.unwrap_or_default(),
+        movement(&report.run, screen)
     )
 }

@@ -2,17 +2,16 @@
 
 use crate::{
     answer::Answer,
-    config::{Config, Flags},
+    config::{Config, Flags, ForMaster, ForNode, ForServe, Selection, Settings},
+    logging::{self, Lines},
     screen::{Form, Screen},
-    wiring,
 };
 use serde_json::{Value, json};
 use std::io::Write;
 use tokio::{
-    runtime::Runtime,
+    runtime::{self, Runtime},
     signal::unix::{SignalKind, signal},
 };
-use tracing_subscriber::{EnvFilter, fmt};
 use ziggurat_base::{Code, Error, Result};
 use ziggurat_store::{Master, Node, ServeOptions, Served};
 
@@ -23,7 +22,7 @@ Examples:
 
 const NODE_EXAMPLES: &str = "\
 Examples:
-  ziggurat node --master-address head:50051 --dram 64GiB --data-address 10.0.0.7:50052
+  ziggurat node --master head:50051 --dram 64GiB --data-address 10.0.0.7:50052
   ziggurat node --dram 8GiB --segments 2 --populate";
 
 const SERVE_EXAMPLES: &str = "\
@@ -39,7 +38,7 @@ Examples:
 #[command(after_help = MASTER_EXAMPLES)]
 pub(crate) struct MasterArguments {
     #[command(flatten)]
-    common: Common,
+    common: Common<ForMaster>,
 }
 
 /// Run a node: give memory to a cluster and serve it
@@ -47,7 +46,7 @@ pub(crate) struct MasterArguments {
 #[command(after_help = NODE_EXAMPLES)]
 pub(crate) struct NodeArguments {
     #[command(flatten)]
-    common: Common,
+    common: Common<ForNode>,
 }
 
 /// Run master and node in one process, for one machine
@@ -55,42 +54,33 @@ pub(crate) struct NodeArguments {
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArguments {
     #[command(flatten)]
-    common: Common,
+    common: Common<ForServe>,
 }
 
 #[derive(Debug, clap::Args)]
-struct Common {
+struct Common<S: Selection> {
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<S>,
     /// Write logs as JSON
     #[arg(long, help_heading = "Output")]
     log_json: bool,
 }
 
-impl Common {
+impl<S: Selection> Common<S> {
     /// Reads the settings, begins to log, and makes the threads.
-    fn prepare(&self, screen: &Screen) -> Result<(Config, Runtime)> {
+    fn prepare(&self, screen: &Screen) -> Result<(Settings, Runtime)> {
         let config = Config::load(&self.flags)?;
-        for remark in &config.remarks {
-            screen.warn(remark);
-        }
-        let filter =
-            EnvFilter::try_from_env("ZIGGURAT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-        let logs = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        let begun = if self.log_json {
-            logs.json().try_init()
+        config.remark_on(screen);
+        logging::begin(if self.log_json {
+            Lines::Json
         } else {
-            logs.try_init()
-        };
-        begun
-            .map_err(|error| Error::new(Code::Internal, format!("cannot begin to log: {error}")))?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build();
+            Lines::People
+        })?;
+        let runtime = runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {
             Error::new(Code::Internal, format!("cannot start threads: {error}"))
         })?;
-        Ok((config, runtime))
+        Ok((config.settings, runtime))
     }
 }
 
@@ -134,12 +124,12 @@ fn stopped(signal: &str) -> Answer {
 }
 
 pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Answer> {
-    let (config, runtime) = arguments.common.prepare(screen)?;
-    if config.settings.partition.state_dir.is_none() {
+    let (settings, runtime) = arguments.common.prepare(screen)?;
+    if settings.partition.state_dir.is_none() {
         screen.warn("without --state-dir the era comes from the clock; give one for production");
     }
     runtime.block_on(async {
-        let master = Master::start(wiring::master(&config.settings)?).await?;
+        let master = Master::start(settings.master.options(&settings.partition)).await?;
         let admin = master.admin().map(|admin| admin.to_string());
         let text = format!(
             "master on {}, http on {}",
@@ -158,26 +148,26 @@ pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Ans
 }
 
 pub(crate) fn node(arguments: &NodeArguments, screen: &Screen) -> Result<Answer> {
-    let (config, runtime) = arguments.common.prepare(screen)?;
+    let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
-        let options = wiring::node(&config.settings)?;
+        let options = settings.node.options(&settings.cluster);
         let name = options.segment_name.clone();
         let node = Node::start(options).await?;
-        let text = format!("node {name} on {}, {} of memory", node.address(), config.settings.node.dram);
+        let text = format!("node {name} on {}, {} of memory", node.address(), settings.node.dram);
         let json = json!({"data_address": node.address(), "segment_name": name, "member": node.member().0});
         announce(screen, &text, &json)?;
         let signal = told_to_stop().await?;
-        node.stop(config.settings.node.unmount_grace).await;
+        node.stop(settings.node.unmount_grace).await;
         Ok(stopped(signal))
     })
 }
 
 pub(crate) fn serve(arguments: &ServeArguments, screen: &Screen) -> Result<Answer> {
-    let (config, runtime) = arguments.common.prepare(screen)?;
+    let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
         let options = ServeOptions {
-            master: wiring::master(&config.settings)?,
-            node: wiring::node(&config.settings)?,
+            master: settings.master.options(&settings.partition),
+            node: settings.node.options(&settings.cluster),
         };
         let served = Served::start(options).await?;
         let (rpc, data) = (
@@ -188,7 +178,7 @@ pub(crate) fn serve(arguments: &ServeArguments, screen: &Screen) -> Result<Answe
         let text = format!(
             "serving on {rpc}, data on {data}, http on {}, {} of memory",
             admin.as_deref().unwrap_or("nowhere"),
-            config.settings.node.dram
+            settings.node.dram
         );
         announce(
             screen,

@@ -2,10 +2,9 @@
 
 use crate::{
     answer::Answer,
-    config::{Config, Flags},
+    config::{Config, Flags, ForClient},
     screen::Screen,
     table::{Paint, Table},
-    wiring,
 };
 use serde_json::json;
 use ziggurat_base::{ByteCount, Result};
@@ -13,19 +12,15 @@ use ziggurat_base::{ByteCount, Result};
 /// Tell what a cluster holds: objects, memory, segments
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  ziggurat status\n  ziggurat status --master-address head:50051 --json"
+    after_help = "Examples:\n  ziggurat status\n  ziggurat status --master head:50051 --json"
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    flags: Flags,
+    flags: Flags<ForClient>,
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
-    let config = Config::load(&arguments.flags)?;
-    for remark in &config.remarks {
-        screen.warn(remark);
-    }
-    let store = wiring::connect(&config.settings)?;
+    let store = Config::load(&arguments.flags)?.connect(screen)?;
     let (stats, segments) = (store.stats()?, store.segments()?);
     let share =
         |part: u64, whole: u64| format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64);

@@ -6,13 +6,6 @@ use std::{fmt, net::SocketAddr, str::FromStr};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Address(String);
 
-impl Address {
-    /// The text, as whoever connects takes it.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Self(address.to_string())
@@ -61,7 +54,7 @@ mod tests {
             "[::1]:9003",
             "localhost:0",
         ] {
-            assert_eq!(good.parse::<Address>().unwrap().as_str(), good);
+            assert_eq!(good.parse::<Address>().unwrap().to_string(), good);
         }
         for bad in ["", "host", ":1", "host:", "host:65536", "::1:80", "host:x"] {
             assert!(bad.parse::<Address>().is_err(), "{bad}");

@@ -9,8 +9,10 @@ use super::{
     setting::{Setting, name_of},
     value::Value,
 };
+use crate::screen::Screen;
 use std::{collections::BTreeMap, path::PathBuf};
 use ziggurat_base::Result;
+use ziggurat_store::Blocking;
 
 /// What is in force, and why.
 #[derive(Debug)]
@@ -75,6 +77,25 @@ impl Config {
             file: layers.file,
             origins: resolver.origins,
         })
+    }
+
+    /// Says what is odd.
+    pub(crate) fn remark_on(&self, screen: &Screen) {
+        for remark in &self.remarks {
+            screen.warn(remark);
+        }
+    }
+
+    /// The way to the cluster.
+    ///
+    /// # Errors
+    /// As [`Blocking::connect`].
+    pub(crate) fn connect(&self, screen: &Screen) -> Result<Blocking> {
+        self.remark_on(screen);
+        let Settings {
+            client, cluster, ..
+        } = &self.settings;
+        Blocking::connect(client.options(cluster))
     }
 
     /// Every setting in reading order.

@@ -1,6 +1,7 @@
 //! File < environment < flag; all faults at once.
 
 use super::{
+    flags::{Everything, ForServe, Selection},
     groups::Settings,
     layers::{Given, Layers, Origin},
     page,
@@ -18,6 +19,8 @@ struct Case<'a> {
     file: Option<&'a str>,
     environment: &'a [(&'a str, &'a str)],
     flags: &'a [(&'a str, &'a str)],
+    /// What the command reads; everything when not said.
+    groups: Option<&'static [&'static str]>,
 }
 
 impl Case<'_> {
@@ -42,7 +45,10 @@ impl Case<'_> {
             })
             .collect();
         let layers = Layers::read(&Settings::groups(), path, environment, &flags);
-        (dir, Config::resolve(layers))
+        (
+            dir,
+            Config::resolve(layers, self.groups.unwrap_or(Everything::GROUPS)),
+        )
     }
 
     fn config(&self) -> Config {
@@ -67,6 +73,7 @@ fn a_flag_beats_the_environment_and_the_environment_beats_the_file() {
         file: Some(file),
         environment: &[("ZIGGURAT_LEASE", "3s"), ("ZIGGURAT_CLIENT_TTL", "4s")],
         flags: &[("lease", "5s")],
+        ..Case::default()
     }
     .config();
     let partition = &config.settings.partition;
@@ -93,6 +100,7 @@ fn every_fault_is_told_at_once_in_the_order_of_the_layers() {
         file: Some(file),
         environment: &[("ZIGGURAT_EVICTION_POLICY", "random")],
         flags: &[("eviction-ratio", "1"), ("numa-node", "-1")],
+        ..Case::default()
     }
     .error();
     assert_eq!(error.code(), Code::ConfigInvalid);
@@ -146,10 +154,10 @@ fn a_file_that_cannot_be_read_is_the_fault_of_who_named_it() {
     let missing = PathBuf::from("no-such-folder/ziggurat.toml");
     let groups = Settings::groups();
     let layers = Layers::read(&groups, Some(missing), [], &[]);
-    let error = Config::resolve(layers).unwrap_err();
+    let error = Config::resolve(layers, &[]).unwrap_err();
     assert!(error.what().contains("--config: cannot read"), "{error}");
     let variable = ("ZIGGURAT_CONFIG".into(), "no-such-folder/x.toml".into());
-    let error = Config::resolve(Layers::read(&groups, None, [variable], &[])).unwrap_err();
+    let error = Config::resolve(Layers::read(&groups, None, [variable], &[]), &[]).unwrap_err();
     assert!(
         error.what().contains("ZIGGURAT_CONFIG: cannot read"),
         "{error}"
@@ -183,6 +191,7 @@ fn values_that_contradict_each_other_are_named_both() {
             ("rpc-address", "127.0.0.1:9003"),
             ("eviction-ratio", "95%"),
         ],
+        groups: Some(ForServe::GROUPS),
         ..Case::default()
     }
     .error();
@@ -195,6 +204,32 @@ fn values_that_contradict_each_other_are_named_both() {
     ] {
         assert!(error.what().contains(part), "{part:?} is not in {error}");
     }
+}
+
+#[test]
+fn what_a_command_does_not_read_cannot_contradict() {
+    // The port of a node that does not run in this process.
+    let case = Case {
+        flags: &[("rpc-address", "127.0.0.1:50052")],
+        ..Case::default()
+    };
+    assert!(case.resolve().1.is_ok());
+}
+
+#[test]
+fn a_node_that_listens_everywhere_must_say_where_it_is() {
+    let everywhere = ("data-address", "0.0.0.0:50052");
+    let error = Case {
+        flags: &[everywhere],
+        ..Case::default()
+    }
+    .error();
+    assert!(error.what().contains("advertise-address"), "{error}");
+    let told = Case {
+        flags: &[everywhere, ("advertise-address", "node-7:50052")],
+        ..Case::default()
+    };
+    assert!(told.resolve().1.is_ok());
 }
 
 #[test]

@@ -19,7 +19,10 @@ pub(super) fn congestion_control(machine: &Machine) -> Check {
     let allowed = read("allowed_congestion_control").unwrap_or_default();
     let is_allowed = |name: &&str| allowed.split(' ').any(|known| known == *name);
     match UNPACED.into_iter().find(is_allowed) {
-        Some(chosen) => Check::ok(NAME, format!("our sockets choose {chosen}, default {default}")),
+        Some(chosen) => Check::ok(
+            NAME,
+            format!("our sockets choose {chosen}, default {default}"),
+        ),
         None if default.starts_with("bbr") => Check::warn(
             NAME,
             format!("{default}, which halves large transfers on loopback; nothing else is allowed"),
@@ -48,15 +51,14 @@ pub(super) fn ports(settings: &Settings) -> Vec<Check> {
             settings.node.data_address,
         ),
     ];
-    let check =
-        |(name, setting, address): (_, &str, SocketAddr)| match TcpListener::bind(address) {
-            Ok(_) => Check::ok(name, format!("{address} is free")),
-            Err(error) => Check::warn(
-                name,
-                format!("{address}: {error}"),
-                format!("fine if it is ours; else stop who has it, or give another --{setting}"),
-            ),
-        };
+    let check = |(name, setting, address): (_, &str, SocketAddr)| match TcpListener::bind(address) {
+        Ok(_) => Check::ok(name, format!("{address} is free")),
+        Err(error) => Check::warn(
+            name,
+            format!("{address}: {error}"),
+            format!("fine if it is ours; else stop who has it, or give another --{setting}"),
+        ),
+    };
     listeners.into_iter().map(check).collect()
 }
 
