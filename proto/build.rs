@@ -1,4 +1,5 @@
 //! Compiles the two schemas without any program beside the Rust toolchain.
+#![forbid(unsafe_code)]
 
 use std::error::Error;
 

@@ -21,6 +21,8 @@ pub mod message {
 }
 mod service;
 
+#[cfg(any(test, feature = "testkit"))]
+pub(crate) use convert::put as check_put;
 pub(crate) use http2::{PREFACE, serve};
 
 use std::fmt;

@@ -1,5 +1,9 @@
-//! A partition of a few maps: enough to see what arrives over the wire and to answer it. It has no leases, no space and no
-//! rules; the real one is the engine's catalog.
+//! For tests and measurements of this and other crates: [`FakePartition`], a few maps that answer what arrives over the wire
+//! without leases, space or rules (the real one is the engine's catalog), and [`decode_any`] for fuzz targets.
+
+mod decoders;
+
+pub use decoders::decode_any;
 
 use crate::{
     hello::Greeting,

@@ -517,6 +517,22 @@ async fn a_request_out_of_bounds_is_told_why_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
+async fn a_call_of_a_later_build_is_refused_and_the_connection_goes_on() {
+    let server = server().await;
+    let bytes = [
+        hello(1, 1),
+        // Field 90, which nobody has yet.
+        frame(Kind::Control, 1, &[0xd2, 0x05, 0]),
+        frame(Kind::Control, 2, &[0xe2, 0x01, 0]),
+    ];
+    let mut stream = server.raw(&bytes.concat()).await;
+    assert_eq!(read_frame(&mut stream).await.0.status, 0);
+    let refused = read_frame(&mut stream).await.0;
+    assert_eq!(refused.status, Code::NotSupported.number());
+    assert_eq!(read_frame(&mut stream).await.0.status, 0);
+}
+
+#[tokio::test]
 async fn one_connection_too_many_is_closed() {
     let server = server_within(Limits {
         connections: 1,

@@ -1,6 +1,6 @@
 //! Round trips of everything that travels, decoders against any bytes, and golden bytes.
 
-use super::{batch, get, keys, member, order, places, put};
+use super::{batch, get, keys, member, order, put};
 use crate::{
     hello::{Greeting, Hello, PeerKind, Versions, Welcome},
     order::{Announce, NodeCommand, Order, Outcome, Prove, Report, TokenRange, TokenUse},
@@ -356,7 +356,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(bytes in vec(any::<u8>(), 0..300), count in 0_usize..40) {
-        decode_all(&bytes, count);
+        crate::testkit::decode_any(&bytes, count);
     }
 
     /// Any bytes rarely get past the tags; columns of any length do.
@@ -399,29 +399,6 @@ proptest! {
         };
         let _ = get::grants(gets, count);
     }
-}
-
-/// Every decoder that sees bytes from outside.
-fn decode_all(bytes: &[u8], count: usize) {
-    let _ = wire::Hello::decode(bytes).map(member::hello);
-    let _ = wire::Welcome::decode(bytes).map(member::welcome);
-    let _ = wire::Request::decode(bytes);
-    let _ = wire::Answer::decode(bytes);
-    let _ = wire::Push::decode(bytes).map(order::pushed);
-    let _ = wire::Keys::decode(bytes).map(|m| keys::unpack(&m).is_ok());
-    let _ = wire::Holds::decode(bytes).map(|m| keys::holds(&m));
-    let _ = wire::PutStart::decode(bytes).map(|m| put::items(&m).is_ok());
-    let _ = wire::PutEnd::decode(bytes).map(|m| put::ends(&m));
-    let _ = wire::PutGrants::decode(bytes).map(|m| put::grants(m, count));
-    let _ = wire::PutDones::decode(bytes).map(|m| put::dones(m, count));
-    let _ = wire::Done::decode(bytes).map(|m| put::done(m, count));
-    let _ = wire::GetGrants::decode(bytes).map(|m| get::grants(m, count));
-    let _ = wire::Found::decode(bytes).map(|m| get::found(m, count));
-    let _ = wire::ObjectStats::decode(bytes).map(|m| get::stats(m, count));
-    let _ = wire::Page::decode(bytes).map(get::page);
-    let _ = wire::SegmentStats::decode(bytes).map(member::segments);
-    let _ = wire::Report::decode(bytes).map(order::report);
-    let _ = wire::Place::decode(bytes).map(|m| places::unpack(Some(&m)));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn wrong(what: String) -> Error {
 ///
 /// # Errors
 /// `InvalidKey`; `InvalidParams` naming the value; `DfsServiceUnavailable` for DFS replicas, which this service has not.
-pub(super) fn put(request: &PutStartRequest) -> Result<SeedPut<'_>, Error> {
+pub(crate) fn put(request: &PutStartRequest) -> Result<SeedPut<'_>, Error> {
     let key = Key::new(request.key.as_bytes())?;
     let len = u64::try_from(request.value_length)
         .map_err(|_| wrong(format!("value_length {} is negative", request.value_length)))?;

@@ -176,15 +176,12 @@ impl<'a> Connection<'a> {
             }
         }
         let Some(call) = request.call else {
-            // Guards that came on their own; anybody else who asks nothing expects an answer to something we do not know.
-            return if id == 0 {
-                Ok(())
-            } else {
-                self.refuse(
-                    id,
-                    &broken("a request without a call that this build knows"),
-                )
-            };
+            // Guards that came on their own expect nothing; anybody else asks what a later build may know.
+            if id == 0 {
+                return Ok(());
+            }
+            let what = "this server does not know the call: upgrade it";
+            return self.refuse(id, &Error::new(Code::NotSupported, what));
         };
         let (kind, started) = (CallKind::of(&call), Instant::now());
         let outcome = match call {
