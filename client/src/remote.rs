@@ -213,6 +213,16 @@ impl Remote {
         self.heed(&link, answer)
     }
 
+    /// Says goodbye: guards are given back, open writes are void. A later call joins anew.
+    pub async fn close(&self) {
+        let link = lock(&self.link).take();
+        if let Some(link) = link {
+            // Best effort: a master that does not hear it lets the member's time to live run out.
+            let _unheard = link.session.leave(link.member).await;
+            self.last_member.store(0, Ordering::Relaxed);
+        }
+    }
+
     async fn refresh(&self) -> Result<()> {
         let segments = self.segments().await?;
         let mut addresses = lock(&self.addresses);

@@ -77,6 +77,8 @@ macro_rules! blocking {
 }
 
 blocking! {
+    /// Says goodbye to a cluster; see [`Store::close`].
+    fn close() -> ();
     /// The metadata partition in numbers.
     ///
     /// # Errors

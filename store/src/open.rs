@@ -180,6 +180,14 @@ impl Store {
         Blocking::new(self)
     }
 
+    /// Says goodbye to a cluster: guards are given back at once instead of running out, open writes are void. Nothing to
+    /// do in process.
+    pub async fn close(&self) {
+        if let Home::There(remote) = &self.home {
+            remote.close().await;
+        }
+    }
+
     /// The metadata partition in numbers.
     ///
     /// # Errors

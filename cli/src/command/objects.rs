@@ -113,8 +113,26 @@ pub(crate) struct StatArguments {
     flags: Flags<ForClient>,
 }
 
-fn connected(flags: &Flags<ForClient>, screen: &Screen) -> Result<Blocking> {
-    Config::load(flags)?.connect(screen)
+/// A connection for one command. At its end the guards that it took are given back, so that the next command need not
+/// wait for them to run out.
+struct Cluster(Blocking);
+
+impl std::ops::Deref for Cluster {
+    type Target = Blocking;
+
+    fn deref(&self) -> &Blocking {
+        &self.0
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn connected(flags: &Flags<ForClient>, screen: &Screen) -> Result<Cluster> {
+    Config::load(flags)?.connect(screen).map(Cluster)
 }
 
 fn force(force: bool) -> Force {

@@ -50,8 +50,9 @@ impl Extents {
     /// [`Code::InvalidParams`] naming the rule that is broken.
     pub fn checked(list: &[Extent]) -> Result<Self, Error> {
         let wrong = |what: String| Err(Error::new(Code::InvalidParams, what));
-        if list.iter().any(|e| e.offset.checked_add(e.len).is_none()) {
-            return wrong("an extent ends beyond 2^64".into());
+        let sum = list.iter().try_fold(0_u64, |sum, e| sum.checked_add(e.len));
+        if sum.is_none() || list.iter().any(|e| e.offset.checked_add(e.len).is_none()) {
+            return wrong("the extents end beyond 2^64".into());
         }
         match list {
             [] => wrong("a replica needs at least one extent".into()),
@@ -156,6 +157,8 @@ mod tests {
         assert!(Extents::checked(&[]).is_err());
         assert!(Extents::checked(&[Extent::new(0, 5), Extent::new(9, 5)]).is_err());
         assert!(Extents::checked(&[Extent::new(u64::MAX, 5)]).is_err());
+        let half = Extent::new(0, 1 << 63);
+        assert!(Extents::checked(&[half, half]).is_err());
         assert!(Extents::checked(&[Extent::new(3, 0)]).is_ok());
     }
 }
