@@ -3,8 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use ziggurat_base::{ByteCount, Code, Result};
 use ziggurat_store::{
-    CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions, PutOptions, PutOutcome, Store,
-    SystemClock,
+    CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
+    PutOptions, PutOutcome, Store, SystemClock,
 };
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -26,7 +26,10 @@ fn node_options(master: &Master, name: &str) -> NodeOptions {
         listen: ANY,
         advertise: None,
         segment_name: name.into(),
-        memory: MemoryOptions { dram: ByteCount::mib(64), ..MemoryOptions::default() },
+        memory: MemoryOptions {
+            dram: ByteCount::mib(64),
+            ..MemoryOptions::default()
+        },
         session: Default::default(),
         limits: Default::default(),
         patience: Duration::from_secs(5),
@@ -34,7 +37,9 @@ fn node_options(master: &Master, name: &str) -> NodeOptions {
 }
 
 async fn connect(master: &Master) -> Store {
-    Store::connect(ConnectOptions::new(master.address().to_string())).await.unwrap()
+    Store::connect(ConnectOptions::new(master.address().to_string()))
+        .await
+        .unwrap()
 }
 
 fn payload(len: usize, salt: u8) -> Vec<u8> {
@@ -47,18 +52,36 @@ async fn values_of_every_size_come_back() -> Result<()> {
     let _one = Node::start(node_options(&master, "one")).await?;
     let _two = Node::start(node_options(&master, "two")).await?;
     let store = connect(&master).await;
-    for (salt, len) in [0, 1, 4096, 65_536, 65_537, 1 << 20, (9 << 20) + 13].into_iter().enumerate() {
+    for (salt, len) in [0, 1, 4096, 65_536, 65_537, 1 << 20, (9 << 20) + 13]
+        .into_iter()
+        .enumerate()
+    {
         let key = format!("key-{len}");
         let value = payload(len, salt as u8);
-        let stored = store.put_parts(&key, &[&value[..len / 3], &value[len / 3..]], &PutOptions::replicas(2)).await?;
+        let stored = store
+            .put_parts(
+                &key,
+                &[&value[..len / 3], &value[len / 3..]],
+                &PutOptions::replicas(2),
+            )
+            .await?;
         assert_eq!(stored, PutOutcome::Stored { replicas: 2 }, "{len}");
         assert_eq!(store.put(&key, b"other").await?, PutOutcome::Existed);
         assert_eq!(store.get(&key).await?.as_deref(), Some(&value[..]), "{len}");
         assert_eq!(store.size(&key).await?, Some(len as u64));
         let (from, to) = (len / 5, len / 2);
-        let part = store.get_range(&key, from as u64, (to - from) as u64).await?;
+        let part = store
+            .get_range(&key, from as u64, (to - from) as u64)
+            .await?;
         assert_eq!(part.as_deref(), Some(&value[from..to]), "range of {len}");
-        assert_eq!(store.get_range(&key, len as u64, 1).await.unwrap_err().code(), Code::InvalidRead);
+        assert_eq!(
+            store
+                .get_range(&key, len as u64, 1)
+                .await
+                .unwrap_err()
+                .code(),
+            Code::InvalidRead
+        );
     }
     assert_eq!(store.get("absent").await?, None);
     assert!(store.exist("key-0").await? && !store.exist("absent").await?);
@@ -70,7 +93,10 @@ async fn values_of_every_size_come_back() -> Result<()> {
 
 #[tokio::test]
 async fn a_dead_node_costs_its_own_objects_only() -> Result<()> {
-    let config = CatalogConfig { member_ttl: Duration::from_secs(2), ..CatalogConfig::default() };
+    let config = CatalogConfig {
+        member_ttl: Duration::from_secs(2),
+        ..CatalogConfig::default()
+    };
     let master = master(config).await;
     let one = Node::start(node_options(&master, "one")).await?;
     let _two = Node::start(node_options(&master, "two")).await?;
@@ -79,19 +105,32 @@ async fn a_dead_node_costs_its_own_objects_only() -> Result<()> {
     let value = payload(100_000, 3);
     store.put_parts("on-one", &[&value], &on("one")).await?;
     store.put_parts("on-two", &[&value], &on("two")).await?;
-    store.put_parts("on-both", &[&value], &PutOptions::replicas(2)).await?;
+    store
+        .put_parts("on-both", &[&value], &PutOptions::replicas(2))
+        .await?;
     drop(one);
     let keys: [&[u8]; 4] = [b"on-two", b"never", b"on-one", b"on-both"];
     let began = std::time::Instant::now();
     let answers = store.get_many(&keys).await;
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(answers[0].as_ref().unwrap().as_deref(), Some(&value[..]));
     assert_eq!(answers[1].as_ref().unwrap(), &None);
     assert!(answers[2].is_err(), "{:?}", answers[2]);
     assert_eq!(answers[3].as_ref().unwrap().as_deref(), Some(&value[..]));
     tokio::time::sleep(Duration::from_secs(4)).await;
-    assert_eq!(store.get("on-one").await?, None, "after the time to live it is a miss");
-    assert_eq!(store.put("on-one", &value).await?, PutOutcome::Stored { replicas: 1 });
+    assert_eq!(
+        store.get("on-one").await?,
+        None,
+        "after the time to live it is a miss"
+    );
+    assert_eq!(
+        store.put("on-one", &value).await?,
+        PutOutcome::Stored { replicas: 1 }
+    );
     Ok(())
 }
 
@@ -116,8 +155,15 @@ async fn a_restarted_master_gets_its_nodes_and_clients_back() -> Result<()> {
         assert!(std::time::Instant::now() < deadline, "the node comes back");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(store.get("before").await?, None, "memory is not offered again yet");
-    assert_eq!(store.put("after", b"2").await?, PutOutcome::Stored { replicas: 1 });
+    assert_eq!(
+        store.get("before").await?,
+        None,
+        "memory is not offered again yet"
+    );
+    assert_eq!(
+        store.put("after", b"2").await?,
+        PutOutcome::Stored { replicas: 1 }
+    );
     assert_eq!(store.get("after").await?.as_deref(), Some(&b"2"[..]));
     Ok(())
 }
@@ -129,7 +175,12 @@ async fn a_taken_name_and_a_taken_port_are_refused_by_name() -> Result<()> {
     let taken = Node::start(node_options(&master, "one")).await.unwrap_err();
     assert_eq!(taken.code(), Code::SegmentAlreadyExists, "{taken}");
     let port: SocketAddr = one.address().parse().unwrap();
-    let busy = Node::start(NodeOptions { listen: port, ..node_options(&master, "three") }).await.unwrap_err();
+    let busy = Node::start(NodeOptions {
+        listen: port,
+        ..node_options(&master, "three")
+    })
+    .await
+    .unwrap_err();
     assert!(busy.what().contains(&port.to_string()), "{busy}");
     one.stop(Duration::ZERO).await;
     assert_eq!(master.partition().stats_now().segments, 0);

@@ -58,16 +58,13 @@ const SYNTHETIC_S3_FIFO: Row = &[
 const CONVERSATION_FIFO_HEAD_FIRST: Row = &[(1_000, 4.42), (5_860, 12.72), (30_000, 30.02)];
 
 fn trace(test: &str, name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os(FOLDER_VARIABLE).map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    let path = folder.join(name);
-    if path.is_file() {
+    let folder = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from);
+    let path = folder.map(|folder| folder.join(name));
+    if let Some(path) = path.filter(|path| path.is_file()) {
         return Some(path);
     }
-    let why = format!("no {}; {FOLDER_VARIABLE} names its folder", path.display());
-    skip(test, "traces", &why);
+    let why = format!("{test} needs {name}; {FOLDER_VARIABLE} names its folder");
+    skip("public_traces", "traces", &why);
     None
 }
 

@@ -1,4 +1,5 @@
 //! Runs the simulator: `cargo xtask sim`, or this program for one seed with its story.
+#![forbid(unsafe_code)]
 
 use clap::Parser;
 use serde_json::json;
