@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use ziggurat_engine::testkit::skip::skip;
 use ziggurat_workload::{PolicyKind, PredictOptions, Trace, predict};
 
-/// Names the folder of the traces; without it, `shared/traces` beside the checkout.
+/// Names the folder of the traces.
 const FOLDER_VARIABLE: &str = "ZIGGURAT_TRACES";
 
 /// A prediction may differ by this much from a table, which is rounded to two places of a per cent.
