@@ -7,6 +7,9 @@ use ziggurat_proto::counts::Snapshot;
 /// One number: its name without the prefix, whether it only rises, its help, and how to read it.
 type Row = (&'static str, bool, &'static str, fn(&Stats) -> u64);
 
+/// The same for a segment.
+type SegmentRow = (&'static str, &'static str, fn(&SegmentStat) -> u64);
+
 const ROWS: &[Row] = &[
     ("objects", false, "Readable objects.", |s| s.objects),
     ("writes_open", false, "Writes whose ticket is out.", |s| {
@@ -158,7 +161,7 @@ pub fn text(stats: &Stats, segments: &[SegmentStat], calls: &Snapshot) -> String
         head(&mut out, name, kind, help);
         line(&mut out, name, "", read(stats));
     }
-    let gauges: [(&str, &str, fn(&SegmentStat) -> u64); 3] = [
+    let gauges: [SegmentRow; 3] = [
         ("segment_capacity_bytes", "Bytes of a segment.", |s| {
             s.capacity.0
         }),
