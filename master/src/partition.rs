@@ -49,6 +49,7 @@ pub struct Partition {
     catalog: Mutex<Catalog>,
     eras: EraStore,
     sinks: Mutex<BTreeMap<MemberId, Arc<dyn EffectSink>>>,
+    mailboxes: Mutex<BTreeMap<MemberId, Arc<Mailbox>>>,
     orders: Orders,
     matchers: Mutex<VecDeque<(Box<str>, Matcher)>>,
     next_tick: AtomicU64,
@@ -77,6 +78,7 @@ impl Partition {
             catalog: Mutex::new(Catalog::new(config, era)),
             eras,
             sinks: Mutex::default(),
+            mailboxes: Mutex::default(),
             orders: Orders::default(),
             matchers: Mutex::default(),
             next_tick: AtomicU64::new(0),
@@ -142,6 +144,7 @@ impl Partition {
 
     /// Disconnects a member from its effects.
     pub fn detach(&self, member: MemberId) {
+        lock(&self.mailboxes).remove(&member);
         lock(&self.sinks).remove(&member);
     }
 
@@ -311,8 +314,13 @@ impl MemberApi for Partition {
     }
 
     fn effects(&self, member: MemberId) -> Job<'_, Answer<Vec<Effect>>> {
-        let mailbox = Mailbox::new();
-        self.attach(member, mailbox.clone());
+        let known = lock(&self.mailboxes).get(&member).cloned();
+        let mailbox = known.unwrap_or_else(|| {
+            let mailbox = Mailbox::new();
+            lock(&self.mailboxes).insert(member, mailbox.clone());
+            self.attach(member, mailbox.clone());
+            mailbox
+        });
         Box::pin(async move { Ok(mailbox.take().await) })
     }
 
@@ -354,7 +362,8 @@ impl ziggurat_proto::Partition for Partition {
     }
 
     fn rewind(&self, member: MemberId) {
-        // Effects are asked for anew by every subscription.
+        // The next question for effects begins with everything that the member owes.
+        lock(&self.mailboxes).remove(&member);
         self.orders.rewind(member);
     }
 }

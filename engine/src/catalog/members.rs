@@ -214,7 +214,8 @@ impl Catalog {
             return;
         };
         let address = self.address(member).filter(|address| !address.is_empty());
-        if owner != member && address.is_some() && self.address(owner) == address {
+        // A late mount of the predecessor itself must not throw its successor out.
+        if owner < member && address.is_some() && self.address(owner) == address {
             self.stats.members_expired += 1;
             self.part(owner, MemberEvent::Expire);
         }

@@ -672,4 +672,24 @@ fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
     assert!(rig.catalog.ping(rig.now, first).is_err());
 }
 
+#[test]
+fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20]);
+    let at = MemberOffer {
+        address: "host:1".into(),
+        in_process: false,
+    };
+    let offer = SegmentOffer {
+        name: "n1".into(),
+        capacity: ByteCount(1 << 20),
+        highest_era: Era(0),
+    };
+    let first = rig.catalog.join(rig.now, &at).unwrap();
+    let second = rig.catalog.join(rig.now, &at).unwrap();
+    rig.catalog.mount(rig.now, second, &offer).unwrap();
+    let late = rig.catalog.mount(rig.now, first, &offer).unwrap_err();
+    assert_eq!(late.code(), Code::SegmentAlreadyExists);
+    assert!(rig.catalog.ping(rig.now, second).is_ok());
+}
+
 mod history;

@@ -24,7 +24,9 @@ pub(crate) fn count<T>(world: &mut World, operation: &str, result: &Answer<T>, g
     };
     world
         .outcome
-        .note(text.bytes().fold(7, |h, b| h * 31 + u64::from(b)));
+        .note(text.bytes().fold(7_u64, |h, b| {
+            h.wrapping_mul(31).wrapping_add(u64::from(b))
+        }));
     *world
         .outcome
         .answers
