@@ -144,5 +144,5 @@ fn completions_exist_for_every_shell() {
 fn version_tells_what_goes_to_sockets() {
     let output = ziggurat(&["--version"], &[]);
     assert!(stdout(&output).starts_with("ziggurat "));
-    assert!(stdout(&output).contains("frame layout"));
+    assert!(stdout(&output).contains("protocol 1"));
 }
