@@ -17,7 +17,7 @@ async fn master(catalog: CatalogConfig) -> Master {
         catalog,
         clock: Arc::new(SystemClock::default()),
     };
-    Master::start(options).await.unwrap()
+    Master::start(options).await.expect("a master starts")
 }
 
 fn node_options(master: &Master, name: &str) -> NodeOptions {
@@ -39,7 +39,7 @@ fn node_options(master: &Master, name: &str) -> NodeOptions {
 async fn connect(master: &Master) -> Store {
     Store::connect(ConnectOptions::new(master.address().to_string()))
         .await
-        .unwrap()
+        .expect("a client connects")
 }
 
 fn payload(len: usize, salt: u8) -> Vec<u8> {

@@ -22,11 +22,10 @@ pub(crate) fn count<T>(world: &mut World, operation: &str, result: &Answer<T>, g
         Ok(_) => good.to_owned(),
         Err(error) => error.code().name().to_owned(),
     };
-    world
-        .outcome
-        .note(text.bytes().fold(7_u64, |h, b| {
-            h.wrapping_mul(31).wrapping_add(u64::from(b))
-        }));
+    world.outcome.note(
+        text.bytes()
+            .fold(7_u64, |h, b| h.wrapping_mul(31).wrapping_add(u64::from(b))),
+    );
     *world
         .outcome
         .answers
