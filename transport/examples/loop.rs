@@ -1,8 +1,10 @@
 //! The data plane against a raw socket loop with the same socket options, between two processes, in the same run.
 //!
-//! `cargo run --release -p ziggurat-transport --example loop -- [ROUNDS] [LANES]` prints one line per shape: medians of
-//! the rounds in GB/s, their ratio, and operations per second. Raw put: header, payload, one byte back. Raw get: header,
-//! payload back. One connection and one operation under way in both; ours has its checksums on.
+//! `cargo run --release -p ziggurat-transport --example loop -- [ROUNDS] [LANES] [ONLY]`. A round is one raw put, one of
+//! ours, one raw get, one of ours, so that whatever else the machine does hits all alike; each round takes other memory,
+//! so that caches are cold. One line per shape and direction: median microseconds of both, our GB/s at the median, the
+//! ratio of the medians and of the tenths (over 1: we are faster), operations per second. Raw put: header, payload, one
+//! byte back. Raw get: header, payload back; a batch counts as one payload there. Ours has its checksums on.
 #![forbid(unsafe_code)]
 
 use socket2::SockRef;
@@ -47,9 +49,10 @@ fn main() -> Outcome<()> {
     match args.next() {
         Some(word) if word == "serve" => serve(),
         rounds => {
-            let rounds = rounds.map_or(Ok(7), |n| n.parse())?;
+            let rounds = rounds.map_or(Ok(300), |n| n.parse())?;
             let lanes = args.next().map_or(Ok(1), |n| n.parse())?;
-            measure(rounds, lanes)
+            let only = args.next().map(|n| n.parse()).transpose()?;
+            measure(rounds, lanes, only)
         }
     }
 }
@@ -106,7 +109,7 @@ fn serve_raw(mut stream: TcpStream) -> Outcome<()> {
     Ok(())
 }
 
-fn measure(rounds: usize, lanes: usize) -> Outcome<()> {
+fn measure(rounds: usize, lanes: usize, only: Option<usize>) -> Outcome<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("serve")
         .stdout(Stdio::piped())
@@ -134,18 +137,19 @@ fn measure(rounds: usize, lanes: usize) -> Outcome<()> {
         ticket: 1,
     };
     println!(
-        "{:>8} {:>5} {:>4} {:>8} {:>8} {:>6} {:>9}",
-        "size", "batch", "op", "raw", "ours", "ratio", "ops/s"
+        "{:>8} {:>5} {:>4} {:>8} {:>8} {:>6} {:>6} {:>6} {:>9}",
+        "size", "batch", "op", "raw us", "ours us", "GB/s", "p50", "p10", "ops/s"
     );
-    let shape = |size: usize, batch| Shape { size, batch };
-    for shape in [
-        shape(1 << 20, 1),
-        shape(4 << 20, 1),
-        shape(16 << 20, 1),
-        shape(64 << 10, 64),
-        shape(4 << 10, 128),
+    for (size, batch) in [
+        (1 << 20, 1),
+        (4 << 20, 1),
+        (16 << 20, 1),
+        (64 << 10, 64),
+        (4 << 10, 128),
     ] {
-        bench.shape(&shape, rounds)?;
+        if only.is_none_or(|only| only == size) {
+            bench.shape(&Shape { size, batch }, rounds)?;
+        }
     }
     child.kill()?;
     child.wait()?;
@@ -162,109 +166,100 @@ struct Bench {
 
 impl Bench {
     fn shape(&mut self, shape: &Shape, rounds: usize) -> Outcome<()> {
-        let mut seconds = [const { Vec::new() }; 4];
-        let bytes = if shape.size < 1 << 20 { POOL / 4 } else { POOL };
-        for _ in 0..rounds {
-            let rounds = [
-                self.raw_round(shape, bytes, true)?,
-                self.write_round(shape, bytes)?,
-                self.raw_round(shape, bytes, false)?,
-                self.read_round(shape, bytes)?,
-            ];
-            for (all, one) in seconds.iter_mut().zip(rounds) {
-                all.push(one);
-            }
+        let mut times = [const { Vec::new() }; 4];
+        let len = shape.size * shape.batch;
+        for round in 0..rounds {
+            let at = round % (POOL / len) * len;
+            times[0].push(self.raw(at, len, true)?);
+            times[1].push(self.write(shape, at)?);
+            times[2].push(self.raw(at, len, false)?);
+            times[3].push(self.read(shape, at)?);
         }
-        let speed = seconds.map(|mut all| {
-            all.sort_by(f64::total_cmp);
-            bytes as f64 / all[all.len() / 2] / 1e9
-        });
-        for (op, raw, ours) in [("put", speed[0], speed[1]), ("get", speed[2], speed[3])] {
+        times.iter_mut().for_each(|all| all.sort_by(f64::total_cmp));
+        let part = |way: usize, percent: usize| times[way][rounds * percent / 100];
+        for (op, raw, ours) in [("put", 0, 1), ("get", 2, 3)] {
+            let seconds = part(ours, 50);
             println!(
-                "{:>8} {:>5} {op:>4} {raw:8.2} {ours:8.2} {:6.2} {:9.0}",
+                "{:>8} {:>5} {op:>4} {:8.0} {:8.0} {:6.2} {:6.2} {:6.2} {:9.0}",
                 ByteCount(shape.size as u64).to_string(),
                 shape.batch,
-                ours / raw,
-                ours * 1e9 / shape.size as f64
+                part(raw, 50) * 1e6,
+                seconds * 1e6,
+                len as f64 / seconds / 1e9,
+                part(raw, 50) / seconds,
+                part(raw, 10) / part(ours, 10),
+                shape.batch as f64 / seconds
             );
         }
         Ok(())
     }
 
-    fn raw_round(&mut self, shape: &Shape, bytes: usize, put: bool) -> Outcome<f64> {
+    fn raw(&mut self, at: usize, len: usize, put: bool) -> Outcome<f64> {
+        let words = [u64::from(put), at as u64, len as u64];
+        let head: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let window = &mut self.pool[at..at + len];
         let start = Instant::now();
-        for at in (0..bytes).step_by(shape.size) {
-            let words = [u64::from(put), at as u64, shape.size as u64];
-            let head: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-            self.raw.write_all(&head)?;
-            let window = &mut self.pool[at..at + shape.size];
-            if put {
-                self.raw.write_all(window)?;
-                self.raw.read_exact(&mut [0])?;
-            } else {
-                self.raw.read_exact(window)?;
-            }
+        self.raw.write_all(&head)?;
+        if put {
+            self.raw.write_all(window)?;
+            self.raw.read_exact(&mut [0])?;
+        } else {
+            self.raw.read_exact(window)?;
         }
         Ok(start.elapsed().as_secs_f64())
     }
 
-    fn write_round(&mut self, shape: &Shape, bytes: usize) -> Outcome<f64> {
-        let targets: Vec<_> = (0..bytes)
-            .step_by(shape.size)
-            .map(|at| target(at, shape.size))
-            .collect();
-        let parts: Vec<_> = self.pool[..bytes]
+    fn write(&mut self, shape: &Shape, at: usize) -> Outcome<f64> {
+        self.ticket += 1;
+        let (targets, end) = targets(shape, at);
+        let parts: Vec<_> = self.pool[at..end]
             .chunks(shape.size)
             .map(|part| [part])
             .collect();
         let start = Instant::now();
-        for (targets, parts) in targets.chunks(shape.batch).zip(parts.chunks(shape.batch)) {
-            self.ticket += 1;
-            let ops: Vec<_> = targets
-                .iter()
-                .zip(parts)
-                .map(|(target, parts)| WriteOp {
-                    ticket: Ticket(self.ticket),
-                    target,
-                    parts,
-                    len: shape.size as u64,
-                })
-                .collect();
-            for answer in self.runtime.block_on(self.peer.write(&ops)) {
-                answer?;
-            }
+        let ops: Vec<_> = targets
+            .iter()
+            .zip(&parts)
+            .map(|(target, parts)| WriteOp {
+                ticket: Ticket(self.ticket),
+                target,
+                parts,
+                len: shape.size as u64,
+            })
+            .collect();
+        for answer in self.runtime.block_on(self.peer.write(&ops)) {
+            answer?;
         }
         Ok(start.elapsed().as_secs_f64())
     }
 
-    fn read_round(&mut self, shape: &Shape, bytes: usize) -> Outcome<f64> {
-        let targets: Vec<_> = (0..bytes)
-            .step_by(shape.size)
-            .map(|at| target(at, shape.size))
-            .collect();
-        let batches = targets.len().div_ceil(shape.batch) as u64;
-        let first = self.ticket + 1 - batches;
+    fn read(&mut self, shape: &Shape, at: usize) -> Outcome<f64> {
+        let (targets, end) = targets(shape, at);
         let start = Instant::now();
-        let windows = self.pool[..bytes].chunks_mut(shape.size * shape.batch);
-        for (ticket, (targets, window)) in (first..).zip(targets.chunks(shape.batch).zip(windows)) {
-            let mut ops: Vec<_> = targets
-                .iter()
-                .zip(window.chunks_mut(shape.size))
-                .map(|(source, into)| ReadOp {
-                    ticket: Ticket(ticket),
-                    source,
-                    object_len: shape.size as u64,
-                    offset: 0,
-                    into,
-                    want_table: false,
-                })
-                .collect();
-            for answer in self.runtime.block_on(self.peer.read(&mut ops)) {
-                answer?;
-            }
+        let mut ops: Vec<_> = targets
+            .iter()
+            .zip(self.pool[at..end].chunks_mut(shape.size))
+            .map(|(source, into)| ReadOp {
+                ticket: Ticket(self.ticket),
+                source,
+                object_len: shape.size as u64,
+                offset: 0,
+                into,
+                want_table: false,
+            })
+            .collect();
+        for answer in self.runtime.block_on(self.peer.read(&mut ops)) {
+            answer?;
         }
         Ok(start.elapsed().as_secs_f64())
     }
+}
+
+/// Places for one batch from `at` on, and where they end.
+fn targets(shape: &Shape, at: usize) -> (Vec<Target>, usize) {
+    let places = (at..).step_by(shape.size).take(shape.batch);
+    let targets = places.map(|at| target(at, shape.size)).collect();
+    (targets, at + shape.size * shape.batch)
 }
 
 fn target(at: usize, size: usize) -> Target {

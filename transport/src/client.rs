@@ -32,7 +32,8 @@ pub struct PeerOptions {
     pub role: Role,
     /// Connections to one peer; whoever wants a further one waits in line.
     pub connections_max: usize,
-    /// Connections that one batch may use at the same time.
+    /// Connections that one batch may use at the same time. They share the caller's task: over the loopback of a machine
+    /// with two cores one is as fast as two or four; raise it where a single connection does not fill the network.
     pub lanes_max: usize,
     /// A batch uses one connection for each so many bytes. Objects up to this size are never cut.
     pub stripe: ByteCount,

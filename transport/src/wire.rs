@@ -5,7 +5,7 @@ mod outbound;
 mod watch;
 
 pub(crate) use inbound::Inbound;
-pub(crate) use outbound::Outbound;
+pub(crate) use outbound::{Outbound, Then};
 pub(crate) use watch::Watch;
 
 /// The most bytes of an error's text that travel with a refusal; longer ones are cut.

@@ -1,12 +1,12 @@
-//! Writes of one lane: frames out, each piece summed just before it is sent; results in.
+//! Writes of one lane: frames out, each piece summed while it is hot from being sent; results in.
 
 use super::{
     Work,
     link::{Link, Receiver, broken},
     stripe::Cut,
 };
-use crate::wire::{INLINE_MAX, Outbound, Watch};
-use std::future::Future;
+use crate::wire::{INLINE_MAX, Outbound, Then, Watch};
+use std::{future::Future, io};
 use tokio::net::TcpStream;
 use ziggurat_base::{
     Code, Crc32, Error, Result,
@@ -14,6 +14,12 @@ use ziggurat_base::{
     frame::{Header, Kind, Span},
 };
 use ziggurat_engine::{command::Answer, port::WriteOp};
+
+/// The most payload that is offered to the socket at once.
+const PIECE: usize = 256 << 10;
+
+/// The most payload that may be sent and not summed yet: it is still in the second-level cache.
+const UNSUMMED_MAX: usize = 512 << 10;
 
 /// Whether an operation makes sense; the sum of nothing if so.
 pub(super) fn check(op: &WriteOp<'_>) -> Answer<Crc32> {
@@ -128,13 +134,8 @@ impl Sender<'_> {
         header.table_len = 4 * span.chunks() as u32;
         self.frame(header, &span);
         let mut summer = Summer::default();
-        for mut part in range_of(op.parts, cut.offset, cut.len) {
-            while !part.is_empty() {
-                let (now, later) = part.split_at(part.len().min(summer.room()));
-                summer.update(now);
-                self.payload(now).await?;
-                part = later;
-            }
+        for part in range_of(op.parts, cut.offset, cut.len) {
+            self.payload(part, &mut summer).await?;
         }
         let crc = summer.crc();
         for sum in summer.finish().sums() {
@@ -157,17 +158,37 @@ impl Sender<'_> {
         buffer[at..start].copy_from_slice(&header.encode());
     }
 
-    async fn payload(&mut self, piece: &[u8]) -> Result<()> {
-        if piece.len() <= INLINE_MAX {
-            self.outbound.buffer().extend_from_slice(piece);
+    /// Sends payload and sums what has gone, which the kernel's copy has brought into the cache: when the socket is full
+    /// anyway, or at the latest [`UNSUMMED_MAX`] bytes behind.
+    async fn payload(&mut self, part: &[u8], summer: &mut Summer) -> Result<()> {
+        if part.len() <= INLINE_MAX {
+            summer.update(part);
+            self.outbound.buffer().extend_from_slice(part);
             return self.flush_if_full().await;
         }
-        let sent = self
-            .outbound
-            .send_with(self.stream, &mut self.watch, piece)
-            .await;
-        tokio::task::consume_budget().await;
-        sent.map_err(broken)
+        let (mut unsent, mut unsummed) = (part, part);
+        while !unsent.is_empty() {
+            let piece = &unsent[..unsent.len().min(PIECE)];
+            // The sums of the chunks follow the payload.
+            let sent = self.outbound.try_send_with(self.stream, piece, Then::More);
+            unsent = &unsent[*sent.as_ref().unwrap_or(&0)..];
+            let behind = unsummed.len() - unsent.len();
+            if behind > UNSUMMED_MAX || (sent.is_err() && behind > 0) {
+                let (gone, rest) = unsummed.split_at(behind);
+                summer.update(gone);
+                unsummed = rest;
+                continue;
+            }
+            match sent {
+                Ok(_) => tokio::task::consume_budget().await,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.writable().await.map_err(broken)?;
+                }
+                Err(e) => return Err(broken(e)),
+            }
+        }
+        summer.update(unsummed);
+        Ok(())
     }
 
     pub(super) async fn flush_if_full(&mut self) -> Result<()> {

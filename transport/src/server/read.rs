@@ -1,7 +1,10 @@
 //! A read: bytes go straight from the segment to the socket; a last frame says whether they may be believed.
 
 use super::connection::{Connection, Step};
-use crate::{counts::add, wire::INLINE_MAX};
+use crate::{
+    counts::add,
+    wire::{INLINE_MAX, Then},
+};
 use std::io;
 use ziggurat_base::{
     CHUNK, Code, Error,
@@ -60,7 +63,8 @@ impl Connection<'_> {
         let (stream, outbound) = (&self.stream, &mut self.outbound);
         let mut result = Ok(0);
         slot.step(CHUNK, &mut |window| {
-            result = outbound.try_send_with(stream, window);
+            // The seal follows the payload.
+            result = outbound.try_send_with(stream, window, Then::More);
             *result.as_ref().unwrap_or(&0)
         });
         result.map(drop)

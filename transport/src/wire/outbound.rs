@@ -1,12 +1,23 @@
 //! Bytes that are ready to be sent: frames are gathered here, large payloads follow them in the same system call.
 
 use super::Watch;
+use socket2::SockRef;
 use std::io::{self, IoSlice};
-use tokio::net::TcpStream;
+use tokio::{io::Interest, net::TcpStream};
 use ziggurat_base::frame::Header;
 
 /// When so many bytes are gathered they are sent; the buffer grows a little beyond.
 const FULL: usize = 64 << 10;
+
+/// What follows a piece at once. A piece of 64 KiB is a little longer than a segment of the loopback: if it is not
+/// known that more follows, its last bytes travel in a segment of their own, at the price of a full one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// More of the same frame.
+    More,
+    /// Perhaps nothing.
+    Nothing,
+}
 
 /// A send buffer.
 #[derive(Debug, Default)]
@@ -45,14 +56,25 @@ impl Outbound {
         &mut self,
         stream: &TcpStream,
         payload: &[u8],
+        then: Then,
     ) -> io::Result<usize> {
+        if self.is_empty() && payload.is_empty() {
+            return Ok(0);
+        }
         let gathered = &self.bytes[self.sent..];
-        let n = match (gathered, payload) {
-            ([], []) => return Ok(0),
-            ([], payload) => return stream.try_write(payload),
-            (gathered, []) => stream.try_write(gathered)?,
-            both => stream.try_write_vectored(&[IoSlice::new(both.0), IoSlice::new(both.1)])?,
+        let both = [IoSlice::new(gathered), IoSlice::new(payload)];
+        let slices = if gathered.is_empty() {
+            &both[1..]
+        } else {
+            &both
         };
+        let flags = match then {
+            Then::More => libc::MSG_MORE,
+            Then::Nothing => 0,
+        };
+        let n = stream.try_io(Interest::WRITABLE, || {
+            SockRef::from(stream).send_vectored_with_flags(slices, flags | libc::MSG_NOSIGNAL)
+        })?;
         let ours = n.min(gathered.len());
         self.sent += ours;
         if self.is_empty() {
@@ -62,16 +84,11 @@ impl Outbound {
         Ok(n - ours)
     }
 
-    /// Sends what is gathered and then all of `payload`.
-    pub(crate) async fn send_with(
-        &mut self,
-        stream: &TcpStream,
-        watch: &mut Watch,
-        mut payload: &[u8],
-    ) -> io::Result<()> {
-        while !(self.is_empty() && payload.is_empty()) {
-            match self.try_send_with(stream, payload) {
-                Ok(n) => payload = &payload[n..],
+    /// Sends what is gathered.
+    pub(crate) async fn flush(&mut self, stream: &TcpStream, watch: &mut Watch) -> io::Result<()> {
+        while !self.is_empty() {
+            match self.try_send_with(stream, &[], Then::Nothing) {
+                Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     watch.wait(stream.writable()).await?;
                 }
@@ -79,10 +96,5 @@ impl Outbound {
             }
         }
         Ok(())
-    }
-
-    /// Sends what is gathered.
-    pub(crate) async fn flush(&mut self, stream: &TcpStream, watch: &mut Watch) -> io::Result<()> {
-        self.send_with(stream, watch, &[]).await
     }
 }
