@@ -15,6 +15,13 @@ pub(crate) fn exists(workspace: &Workspace) -> bool {
     workspace.root.join(FOLDER).join("pyproject.toml").is_file()
 }
 
+/// What maturin passes on to cargo: the profile of the Rust tests, so that what they have built is used again.
+fn build_arguments(workspace: &Workspace) -> String {
+    let mut arguments = vec!["--profile", "dev"];
+    arguments.extend(shell::locked(workspace));
+    arguments.join(" ")
+}
+
 /// Builds, installs, tests. The extra `test` of pyproject.toml names what the tests import.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let environment = workspace.target.join("python-venv");
@@ -27,18 +34,13 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let extension = format!("./{FOLDER}[test]");
     let mut install = Command::new(&python);
     install
-        .args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "pytest",
-        ])
+        .args(["-m", "pip", "install", "--quiet"])
+        .args(["--disable-pip-version-check", "--no-input"])
         .arg(extension);
     shell::run(
         install
             .env("CARGO_TARGET_DIR", &workspace.target)
+            .env("MATURIN_PEP517_ARGS", build_arguments(workspace))
             .current_dir(&workspace.root),
     )?;
     let tests = format!("{FOLDER}/tests");
