@@ -1,9 +1,9 @@
 //! The extension module `ziggurat._native`: the store for Python. It converts arguments, lets other Python threads run
 //! while the store works, and turns errors into `ziggurat.Error`; it decides nothing.
 //!
-//! [`store`] is the store, [`hosting`] gives memory and a master to a cluster, [`memory`] is the only place with
-//! `unsafe`: what Python says about memory becomes slices there. [`arguments`] reads keys, sizes and spans; [`error`]
-//! makes exceptions.
+//! `store` is the store, `hosting` gives memory and a master to a cluster, `memory` is the only place with `unsafe`:
+//! what Python says about memory becomes slices there. `arguments` reads keys, sizes and spans; `error` makes
+//! exceptions.
 #![deny(unsafe_code)]
 
 mod arguments;
