@@ -31,3 +31,13 @@ id!(
     MemberId(u64),
     "m"
 );
+
+/// A directory of the SSD tier: 128 random bits that live in it. It keeps its number wherever it is moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DirectoryId(pub u128);
+
+impl fmt::Display for DirectoryId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}

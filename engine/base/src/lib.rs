@@ -21,7 +21,7 @@ pub use checksum::{CHUNK, ChunkTable, Crc32};
 pub use code::Code;
 pub use error::{Error, Result};
 pub use extent::{Extent, Extents, Placement};
-pub use id::{MemberId, SegmentId, TenantId};
+pub use id::{DirectoryId, MemberId, SegmentId, TenantId};
 pub use key::{Key, ObjectKey};
 pub use ticket::{Era, Ticket};
 pub use time::{Clock, Job, ManualClock, Timestamp};
