@@ -1,5 +1,6 @@
 //! The commands: one file each, with its arguments and what they lead to.
 
+mod bench;
 mod completions;
 mod config;
 mod demo;
@@ -30,6 +31,7 @@ pub(crate) enum Command {
     List(objects::ListArguments),
     Stat(objects::StatArguments),
     Status(status::Arguments),
+    Bench(bench::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
     Completions(completions::Arguments),
@@ -51,6 +53,7 @@ impl Command {
             Self::List(arguments) => objects::list(arguments, screen),
             Self::Stat(arguments) => objects::stat(arguments, screen),
             Self::Status(arguments) => status::run(arguments, screen),
+            Self::Bench(arguments) => bench::run(arguments, screen),
             Self::Config(arguments) => config::run(arguments, screen),
             Self::Doctor(arguments) => doctor::run(arguments, screen),
             Self::Completions(arguments) => Ok(completions::run(arguments)),

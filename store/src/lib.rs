@@ -34,5 +34,5 @@ pub use ziggurat_engine::{
     journey::Patience, place::PlacementKind, space::AllocatorKind,
 };
 pub use ziggurat_master::{Master, MasterOptions};
-pub use ziggurat_node::{MemoryOptions, Node, NodeOptions};
+pub use ziggurat_node::{MemoryOptions, Node, NodeOptions, memory::available_memory};
 pub use ziggurat_proto::hello::VERSIONS;

@@ -5,6 +5,7 @@
 //! with the engine's own policy objects.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod chat;
 pub mod demo;
 pub mod payload;

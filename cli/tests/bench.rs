@@ -1,0 +1,105 @@
+//! `ziggurat bench` at tiny sizes: every measurement runs, with its servers as processes, and has the promised keys. No
+//! figure is judged here.
+
+use serde_json::Value;
+use std::process::Command;
+
+/// Runs a measurement; its object.
+fn bench(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+        .args([&["bench"], arguments, &["--json"]].concat())
+        .env_clear()
+        .output()
+        .expect("the binary was built");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let line = text.lines().last().expect("a last line");
+    serde_json::from_str(line).expect("JSON")
+}
+
+fn has_numbers(report: &Value, keys: &[&str]) {
+    for key in keys {
+        assert!(report[key].is_number(), "{key}: {report}");
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_a_usage_error_that_names_it() {
+    for (arguments, named) in [
+        (&["catalog", "--keys", "3"][..], "3 keys"),
+        (&["catalog", "--runs", "0"], "0 runs"),
+        (&["data", "--pool", "16TiB"], "16TiB"),
+        (&["data", "--pool", "1KiB"], "1024 bytes"),
+        (&["data", "--rounds", "0"], "0 rounds"),
+        (&["rpc", "--span", "0s"], "0s"),
+        (&["rpc", "--pin", "three-cores"], "three-cores"),
+        (&["failover", "--span", "1s"], "1s"),
+        (&["peer", "x"], "not for people"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+            .arg("bench")
+            .args(arguments)
+            .env_clear()
+            .output()
+            .expect("the binary was built");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
+        assert!(errors.contains(named), "{arguments:?}: {errors}");
+    }
+}
+
+#[test]
+fn catalog_tells_rates_memory_and_the_longest_call() {
+    let report = bench(&["catalog", "--keys", "2000", "--runs", "1"]);
+    let keys = [
+        "locate_per_s",
+        "locate_batched_per_s",
+        "put_per_s",
+        "remove_per_s",
+        "bytes_per_key",
+        "max_turn_us",
+    ];
+    has_numbers(&report, &keys);
+}
+
+#[test]
+fn data_compares_each_shape_with_its_limit() {
+    let report = bench(&["data", "--rounds", "1", "--pool", "16MiB"]);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 26);
+    for row in rows {
+        has_numbers(row, &["bytes", "gbps", "limit_gbps", "ratio"]);
+        assert!(
+            row["name"].is_string() && row["ratio"].as_f64() > Some(0.0),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn rpc_measures_each_call_alone_and_in_batches() {
+    let report = bench(&["rpc", "--span", "20ms"]);
+    let rows = report["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 10);
+    for row in rows {
+        has_numbers(
+            row,
+            &["batch", "keys_per_s", "p50_us", "p99_us", "floor_us"],
+        );
+        assert!(
+            row["name"].is_string() && row["p50_us"].as_f64() > Some(0.0),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn failover_gives_right_bytes_or_a_code() {
+    let report = bench(&["failover", "--span", "2500ms"]);
+    has_numbers(&report, &["p99_ratio", "dead_answer_ms_max"]);
+    assert_eq!(report["wrong_bytes"], 0, "{report}");
+    assert_eq!(report["errors"], 0, "{report}");
+    assert_eq!(report["not_failed_over"], 0, "{report}");
+    assert!(report["failed_over"].as_u64() > Some(0), "{report}");
+}
