@@ -78,7 +78,7 @@ const TABLE: &[Row] = &[
         row(ENGINE, "engine", Floor::Halves(2), &[BASE]),
         NO_RUNTIME_NO_DICE,
     ),
-    row(IO, "tiers/io", Floor::Halves(2), &[BASE]),
+    never(row(IO, "tiers/io", Floor::Halves(2), &[BASE]), NO_RUNTIME),
     row(HF3FS, "dfs/hf3fs-sys", Floor::Halves(2), &[]),
     row(PROTO, "proto", Floor::Halves(4), &[ENGINE, BASE]),
     row(TRANSPORT, "transport", Floor::Halves(4), &[ENGINE, BASE]),
