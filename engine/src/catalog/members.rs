@@ -179,16 +179,7 @@ impl Catalog {
                 offer.capacity
             ));
         }
-        self.replace_predecessor(member, &offer.name);
-        if self.fleet.named(&offer.name).is_some() {
-            return Err(Error::new(
-                Code::SegmentAlreadyExists,
-                format!(
-                    "a segment named {:?} is mounted; unmount it or take another name",
-                    offer.name
-                ),
-            ));
-        }
+        self.claim_name(member, &offer.name)?;
         if offer.highest_era >= self.era {
             let Some(next) = offer.highest_era.0.checked_add(1) else {
                 return wrong("the member claims to have seen the last era there can be".into());
@@ -204,21 +195,32 @@ impl Catalog {
     }
 
     /// A node that comes back at the same address before its last incarnation has fallen silent takes its place: nobody
-    /// else can be listening there.
-    fn replace_predecessor(&mut self, member: MemberId, name: &str) {
-        let Some(owner) = self
-            .fleet
-            .named(name)
-            .map(|slot| self.fleet.slot(slot).member)
-        else {
-            return;
+    /// else can be listening there. Of two incarnations the later one stays, whoever is heard last: a mount of the earlier
+    /// one that was long under way throws nobody out.
+    ///
+    /// # Errors
+    /// `SegmentAlreadyExists` when the name is taken by anybody else.
+    fn claim_name(&mut self, member: MemberId, name: &str) -> Answer<()> {
+        let Some(slot) = self.fleet.named(name) else {
+            return Ok(());
         };
+        let owner = self.fleet.slot(slot).member;
         let address = self.address(member).filter(|address| !address.is_empty());
-        // A late mount of the predecessor itself must not throw its successor out.
-        if owner < member && address.is_some() && self.address(owner) == address {
+        let is_relative = owner != member && address.is_some() && self.address(owner) == address;
+        if is_relative && owner < member {
             self.stats.members_expired += 1;
             self.part(owner, MemberEvent::Expire);
+            return Ok(());
         }
+        let what = if is_relative {
+            format!(
+                "segment {name:?} belongs to {owner}, which is a later incarnation of this node; join again if that one has \
+                 ended"
+            )
+        } else {
+            format!("a segment named {name:?} is mounted; unmount it or take another name")
+        };
+        Err(Error::new(Code::SegmentAlreadyExists, what))
     }
 
     /// Takes space back: no new objects from now on, gone after `grace`.

@@ -689,7 +689,11 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
     rig.catalog.mount(rig.now, second, &offer).unwrap();
     let late = rig.catalog.mount(rig.now, first, &offer).unwrap_err();
     assert_eq!(late.code(), Code::SegmentAlreadyExists);
+    assert!(late.what().contains("later incarnation"), "{late}");
     assert!(rig.catalog.ping(rig.now, second).is_ok());
+    let segments = rig.catalog.segments();
+    let owner = segments.iter().find(|segment| &*segment.name == "n1");
+    assert_eq!(owner.map(|segment| segment.member), Some(second));
 }
 
 mod history;
