@@ -221,6 +221,13 @@ impl Books {
         None
     }
 
+    /// Whether the segments of all good replicas of a write are among those that serve.
+    pub(crate) fn all_serve(&self, ticket: Ticket, serves: impl Fn(SegmentId) -> bool) -> bool {
+        let replicas = self.writes.get(&ticket).into_iter().flatten();
+        let mut good = replicas.filter(|replica| replica.standing == Standing::Good);
+        good.all(|replica| serves(replica.place.1))
+    }
+
     /// The catalog asked for a fence.
     pub(crate) fn given_up(&mut self, ticket: Ticket, member: MemberId, placement: &Placement) {
         let place = (member, placement.segment);

@@ -86,6 +86,12 @@ impl Executor {
         }
     }
 
+    /// Tasks of a process that have not finished.
+    pub(crate) fn count(&self, owner: Process) -> usize {
+        let tasks = self.tasks.values();
+        tasks.filter(|task| task.owner == owner).count()
+    }
+
     /// Polls one woken task; `false` when none is left.
     pub(crate) fn turn(&mut self, stopped: &dyn Fn(Process) -> bool) -> bool {
         let Some(id) = self.ready.pop() else {

@@ -12,13 +12,16 @@ use super::{
     world::{Order, Process, World},
 };
 use std::{collections::BTreeMap, time::Duration};
-use ziggurat_base::{Code, Era, Error, Key, MemberId, TenantId, Ticket, Timestamp, hash::Dice};
+use ziggurat_base::{
+    Code, Era, Error, Key, MemberId, SegmentId, TenantId, Ticket, Timestamp, hash::Dice,
+};
 use ziggurat_engine::{
     catalog::{Catalog, Matcher},
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, Page, PutAnswer, PutDone, PutEnd,
-        PutItem, Recency, ScanAction, Tags, Wish,
+        PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Tags, Wish,
     },
+    segment::Segment,
 };
 
 /// See the module.
@@ -27,6 +30,8 @@ pub(crate) struct Master {
     pub(crate) rate: Rate,
     calls: u64,
     ticks: u64,
+    /// Removals that took an open write away instead of an object.
+    voided: u64,
 }
 
 /// What a client asks to put, owned.
@@ -50,6 +55,7 @@ impl Master {
             rate: Rate::rolled(dice),
             calls: 0,
             ticks: 0,
+            voided: 0,
         }
     }
 }
@@ -62,6 +68,7 @@ impl World {
         self.outcome.seen.join(&seen);
         self.master.catalog = Catalog::new(self.params.config.clone(), era);
         self.master.rate = Rate::rolled(&mut self.dice);
+        self.master.voided = 0;
         let life = self.start(Process::Master);
         self.oracle.master_began(self.now, era);
         self.outcome.tell(|| format!("master begins era {}", era.0));
@@ -155,6 +162,31 @@ impl World {
         }
     }
 
+    /// Of two incarnations of a node the later one keeps its segments, whichever is heard last.
+    pub(crate) fn mount(&mut self, member: MemberId, offer: &SegmentOffer) -> Answer<SegmentId> {
+        let owner = |world: &Self| {
+            let segments = world.master.catalog.segments();
+            let serves = |s: &SegmentStat| s.name == offer.name && s.state <= Segment::Unmounting;
+            segments.into_iter().find(serves).map(|s| s.member)
+        };
+        let before = owner(self);
+        let now = self.master_time();
+        let mounted = self.master.catalog.mount(now, member, offer);
+        let after = owner(self);
+        if before.is_some_and(|owner| owner > member) {
+            self.outcome.fault("late_mount");
+            if after != before {
+                let what = format!("{member} took {} from {before:?}", offer.name);
+                self.outcome.violation("successor_thrown_out", what);
+            }
+        }
+        if let Ok(segment) = &mounted {
+            self.books.mounted((member, *segment), offer.capacity.0);
+        }
+        self.after_call();
+        mounted
+    }
+
     pub(crate) fn put_start(
         &mut self,
         member: MemberId,
@@ -209,10 +241,53 @@ impl World {
                     world.judge(broken);
                     let broken = world.oracle.ended(world.now, end, *done);
                     world.judge(broken);
+                    world.find_acknowledged(now, end.ticket, *done);
                 }
             }
             answers
         })
+    }
+
+    /// What was just acknowledged is found, unless what held it has gone.
+    fn find_acknowledged(&mut self, now: Timestamp, ticket: Ticket, done: PutDone) {
+        let Some(name) = self.oracle.name(ticket).filter(|_| done.replicas > 0) else {
+            return;
+        };
+        let list = [name.1.as_key()];
+        let keys = Keys {
+            tenant: name.0,
+            keys: &list,
+        };
+        let found = self.master.catalog.stat(now, keys).remove(0);
+        let lost = || {
+            let serving = self.master.catalog.segments();
+            !self.books.all_serve(ticket, |segment| {
+                serving
+                    .iter()
+                    .any(|s| s.id == segment && s.state <= Segment::Unmounting)
+            })
+        };
+        let right = match &found {
+            Ok(Some(stat)) => stat.ticket == ticket,
+            _ => lost(),
+        };
+        if !right {
+            let what = format!("{ticket}, acknowledged with {done:?}, is {found:?}");
+            self.outcome.violation("acknowledged_and_not_found", what);
+        }
+    }
+
+    /// Every object that became readable is there, or was evicted, removed or lost: once each.
+    pub(crate) fn count_objects(&mut self) {
+        let stats = self.master.catalog.stats();
+        let gone = stats.evicted + stats.lost + stats.removed - self.master.voided;
+        if stats.puts_ended != stats.objects + gone {
+            let what = format!(
+                "{} ended, {} there, {gone} gone",
+                stats.puts_ended, stats.objects
+            );
+            self.outcome.violation("objects_do_not_add_up", what);
+        }
     }
 
     pub(crate) fn revoke(
@@ -272,11 +347,13 @@ impl World {
         force: Force,
     ) -> Answer<Vec<Answer<()>>> {
         self.serve(member, |world, now| {
+            let before = world.master.catalog.stat(now, keys);
             let answers = world.master.catalog.remove(now, keys, force);
-            for (key, answer) in keys.keys.iter().zip(&answers) {
+            for ((key, answer), before) in keys.keys.iter().zip(&answers).zip(before) {
                 world
                     .outcome
                     .tell(|| format!("remove {key} {force:?}: {answer:?}"));
+                world.master.voided += u64::from(answer.is_ok() && before == Ok(None));
                 if answer.is_ok()
                     || answer
                         .as_ref()

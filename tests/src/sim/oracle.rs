@@ -80,6 +80,11 @@ impl Oracle {
         twice.then(|| ("ticket_issued_twice", format!("{ticket}")))
     }
 
+    /// The name of a version.
+    pub(crate) fn name(&self, ticket: Ticket) -> Option<Name> {
+        self.versions.get(&ticket).map(|v| v.name.clone())
+    }
+
     /// A report was accepted.
     pub(crate) fn ended(&mut self, now: Timestamp, end: &PutEnd, done: PutDone) -> Option<Broken> {
         let Some(version) = self.versions.get_mut(&end.ticket) else {

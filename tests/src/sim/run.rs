@@ -84,7 +84,11 @@ fn history(sim: &Sim) {
         obey(sim, &mut executor);
         while executor.turn(&|process| sim.with(|world| world.stopped(process))) {}
         obey(sim, &mut executor);
-        if sim.with(|world| !world.outcome.violations.is_empty() || world.done) {
+        if sim.with(|world| !world.outcome.violations.is_empty()) {
+            return;
+        }
+        if sim.with(|world| world.done) {
+            everybody_came_to_an_end(sim, &executor);
             return;
         }
         if !asked && sim.with(|world| world.settling) {
@@ -102,6 +106,19 @@ fn history(sim: &Sim) {
         let what = format!("{} operations in {EVENTS_MAX} events", world.outcome.ops);
         world.outcome.violation("no_end", what);
     });
+}
+
+/// Every operation of every client has ended: only the task that pings is left of each.
+fn everybody_came_to_an_end(sim: &Sim, executor: &Executor) {
+    for index in 0..CLIENTS {
+        let tasks = executor.count(Process::Client(index));
+        if tasks != 1 {
+            sim.with(|world| {
+                let what = format!("client {index} has {tasks} tasks");
+                world.outcome.violation("operation_without_end", what);
+            });
+        }
+    }
 }
 
 /// Does what only the executor can do.

@@ -58,6 +58,7 @@ fn quiet(world: &mut World) {
         let what = format!("{} segments, {} members", stats.segments, stats.members);
         world.outcome.violation("not_everybody_came_back", what);
     }
+    world.count_objects();
     world.master.catalog.check();
 }
 

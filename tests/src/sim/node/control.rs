@@ -126,13 +126,7 @@ impl Control {
                 highest_era: Era(era),
             };
             let name = offer.name.clone();
-            let mounted = call(&self.sim, self.me, move |world| {
-                let now = world.master_time();
-                let segment = world.master.catalog.mount(now, member, &offer)?;
-                world.books.mounted((member, segment), capacity);
-                world.after_call();
-                Ok(segment)
-            });
+            let mounted = call(&self.sim, self.me, move |world| world.mount(member, &offer));
             let segment = match mounted.await {
                 Ok(segment) => Some(segment),
                 Err(error) if error.code() == Code::ClientNotFound => return None,
