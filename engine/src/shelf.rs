@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use ziggurat_base::{Code, Error, Extent, Placement, SegmentId, Ticket};
 
 pub mod floors;
+pub mod holdings;
 
 /// The most writes that may be under way in one segment.
 pub const WRITES_MAX: usize = 4096;

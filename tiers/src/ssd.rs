@@ -1,0 +1,403 @@
+//! The SSD tier of one directory: an append-only log of records, an index of it in memory, and a log of tombstones.
+//!
+//! docs/ssd.md is the design, docs/formats/ssd-log.md the bytes. Refused here: which objects are offloaded, who is told of
+//! it, and everything about memory. The tier runs on whatever executor polls it and starts no thread; all waiting is in
+//! the [`Disk`].
+
+pub mod format;
+
+mod append;
+mod clean;
+mod logfile;
+mod read;
+mod recover;
+mod tombs;
+
+pub use append::{Item, Source};
+pub use read::{Found, Wanted};
+pub use recover::Recovered;
+
+use format::{record::Record, tomb::Tomb};
+use futures_util::lock::Mutex as AsyncMutex;
+use logfile::LogFile;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tombs::Tombs;
+use ziggurat_base::{
+    ByteCount, Clock, Code, DirectoryId, Era, Error, ObjectKey, Result, Ticket, Timestamp,
+};
+use ziggurat_engine::{
+    evict::PolicyKind,
+    shelf::holdings::{Held, Holdings, Names, Spot},
+};
+use ziggurat_io::Disk;
+
+/// After an error for want of space the tier takes nothing for this long; then one batch may try.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// When a record counts as persistent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// When the write has landed: a loss of power may take it, a killed process does not.
+    Buffered,
+    /// When its batch is synced, together with whatever else has landed.
+    #[default]
+    Batch,
+    /// As `Batch`, with batches of one object.
+    Object,
+}
+
+/// What the tier of a directory should be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes that the files may take.
+    pub capacity: ByteCount,
+    /// Bytes of a log file. One that is larger than an eighth of the capacity is made smaller, so that there is always a
+    /// file to write, one to clean, and some to keep.
+    pub file_bytes: ByteCount,
+    /// See [`Durability`].
+    pub durability: Durability,
+    /// Who leaves when the capacity is reached.
+    pub policy: PolicyKind,
+    /// Bytes of a batch; also the size of the pieces in which large objects are written.
+    pub batch_bytes: ByteCount,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            capacity: ByteCount::gib(1),
+            file_bytes: ByteCount::mib(256),
+            durability: Durability::default(),
+            policy: PolicyKind::default(),
+            batch_bytes: ByteCount::mib(4),
+        }
+    }
+}
+
+/// The least capacity of a directory.
+pub const CAPACITY_MIN: ByteCount = ByteCount(16 << 20);
+
+/// The least size of a log file.
+const FILE_BYTES_MIN: u64 = 1 << 20;
+
+/// What has changed since the last question: what the ledger tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The version is on disk, as persistent as the setting says.
+    Present(Ticket),
+    /// The version could not be written, and no restart will find it.
+    Refused(Ticket),
+    /// It is not held any more and will not come back.
+    Gone {
+        /// Its tenant.
+        tenant: Box<str>,
+        /// Its key.
+        key: ObjectKey,
+        /// The version.
+        ticket: Ticket,
+    },
+}
+
+/// The tier in numbers. Counters run since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Records held.
+    pub records: u64,
+    /// Bytes of their payloads on disk.
+    pub live_bytes: u64,
+    /// Bytes of all files.
+    pub file_bytes: u64,
+    /// Bytes that the files may take.
+    pub capacity: u64,
+    /// Log files.
+    pub files: u64,
+    /// Bytes of the index in memory.
+    pub index_bytes: u64,
+    /// Records written, copies left out.
+    pub written: u64,
+    /// Bytes of their payloads.
+    pub written_bytes: u64,
+    /// Bytes written to disk in all: payloads, headers, padding, copies, footers, tombstones.
+    pub device_bytes: u64,
+    /// Records copied forward by cleaning.
+    pub copied: u64,
+    /// Bytes of their payloads.
+    pub copied_bytes: u64,
+    /// Reads that were answered.
+    pub reads: u64,
+    /// Bytes of payload that they gave.
+    pub read_bytes: u64,
+    /// Records dropped because their bytes could not be read or not be proved.
+    pub rotten: u64,
+    /// Records evicted.
+    pub evicted: u64,
+    /// Records dropped on request.
+    pub discarded: u64,
+    /// Batches that failed.
+    pub write_errors: u64,
+    /// Whether the tier takes nothing for want of space.
+    pub full: bool,
+}
+
+impl Stats {
+    /// Bytes written to disk for each byte of payload that came in; 0 before the first.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        if self.written_bytes == 0 {
+            return 0.0;
+        }
+        self.device_bytes as f64 / self.written_bytes as f64
+    }
+}
+
+/// The file that takes batches.
+#[derive(Debug)]
+struct Open {
+    file: Arc<LogFile>,
+    /// Where the next batch goes.
+    end: u64,
+    /// Bytes that its records will take in the footer.
+    footer: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    holdings: Holdings,
+    files: BTreeMap<u32, Arc<LogFile>>,
+    open: Option<Open>,
+    /// Files that take no more batches and are not sealed yet.
+    retired: VecDeque<Arc<LogFile>>,
+    /// Files that are out of the index and not yet off the disk for good, and what is told when they are.
+    condemned: BTreeMap<u32, Vec<News>>,
+    /// Where else a version may be on disk: older copies, and writes that were begun and did not succeed. A version is
+    /// not dead for good while one of them could be found by a restart.
+    shadows: BTreeMap<Ticket, BTreeSet<u32>>,
+    next_file: u32,
+    news: Vec<News>,
+    full_until: Option<Timestamp>,
+    highest: Ticket,
+    stats: Stats,
+}
+
+impl State {
+    /// Takes a record on. One that was held elsewhere has moved.
+    fn take_on(&mut self, file: u32, record: &Record) {
+        let held = Held {
+            ticket: record.ticket,
+            len: record.len,
+            stored_len: record.stored_len,
+            crc: record.crc,
+            spot: Spot {
+                file,
+                at: record.at,
+                header_at: record.header_at,
+            },
+            codec: record.codec as u8,
+            hint: record.hint,
+            pinned: record.pinned,
+            heat: 0,
+        };
+        let names = Names {
+            tenant: &record.tenant,
+            key: record.key.as_key(),
+            parent: record.parent.as_ref().map(ObjectKey::as_key),
+            group: record.group.as_ref().map(ObjectKey::as_key),
+        };
+        let older = self.holdings.find(record.ticket);
+        let mut shadows = self.shadows.remove(&record.ticket).unwrap_or_default();
+        shadows.extend(older.map(|older| older.spot.file));
+        shadows.remove(&file);
+        if !shadows.is_empty() {
+            self.shadows.insert(record.ticket, shadows);
+        }
+        let taken = self.holdings.insert(&held, &names);
+        debug_assert!(taken, "a place in a file of at most 2 TiB");
+    }
+
+    /// Notes that a version may be found in a file, whatever becomes of its write.
+    fn intend(&mut self, file: u32, records: &[Record]) {
+        for record in records {
+            self.shadows.entry(record.ticket).or_default().insert(file);
+        }
+    }
+
+    /// Drops a version from the index: every place that needs a tombstone, and the news if it was held.
+    fn bury(&mut self, ticket: Ticket) -> Option<(Vec<Tomb>, Option<News>)> {
+        let news = self
+            .holdings
+            .names(ticket)
+            .map(|names| gone(ticket, &names));
+        let held = self.holdings.remove(ticket);
+        let shadows = self.shadows.remove(&ticket).unwrap_or_default();
+        let files = shadows.into_iter().chain(held.map(|held| held.spot.file));
+        let tombs: Vec<_> = files.map(|file| Tomb { file, ticket }).collect();
+        (!tombs.is_empty()).then_some((tombs, news))
+    }
+
+    /// Forgets the shadows in files that are gone.
+    fn forget_shadows(&mut self, gone: &[u32]) {
+        self.shadows.retain(|_, files| {
+            gone.iter().for_each(|file| {
+                files.remove(file);
+            });
+            !files.is_empty()
+        });
+    }
+}
+
+fn gone(ticket: Ticket, names: &Names<'_>) -> News {
+    News::Gone {
+        tenant: names.tenant.into(),
+        key: names.key.to_owned(),
+        ticket,
+    }
+}
+
+/// See the module.
+pub struct SsdTier {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    directory: DirectoryId,
+    options: Options,
+    file_bytes: u64,
+    state: Mutex<State>,
+    tombs: AsyncMutex<Tombs>,
+    /// Held while a new file is made.
+    rolling: AsyncMutex<()>,
+    /// Held while space is made.
+    cleaning: AsyncMutex<()>,
+    /// Held while a file is sealed.
+    sealing: AsyncMutex<()>,
+}
+
+impl fmt::Debug for SsdTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SsdTier")
+            .field("directory", &self.directory)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SsdTier {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which directory this is.
+    #[must_use]
+    pub fn directory(&self) -> DirectoryId {
+        self.directory
+    }
+
+    /// The disk below.
+    #[must_use]
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// The highest era of any version that was ever seen in the directory: the partition's own must exceed it.
+    #[must_use]
+    pub fn highest_era(&self) -> Era {
+        self.lock().highest.era()
+    }
+
+    /// Whether the version is held.
+    #[must_use]
+    pub fn holds(&self, ticket: Ticket) -> bool {
+        self.lock().holdings.find(ticket).is_some()
+    }
+
+    /// Hands out what has changed since the last question, in order.
+    #[must_use]
+    pub fn take_news(&self) -> Vec<News> {
+        std::mem::take(&mut self.lock().news)
+    }
+
+    /// Looks at the records, a page at a time; see [`Holdings::walk`].
+    pub fn look<T>(&self, look: impl FnOnce(&Holdings) -> T) -> T {
+        look(&self.lock().holdings)
+    }
+
+    /// The tier in numbers.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let state = self.lock();
+        Stats {
+            records: state.holdings.count(),
+            live_bytes: state.holdings.live_bytes(),
+            file_bytes: state.holdings.file_bytes(),
+            capacity: self.options.capacity.0,
+            files: state.files.len() as u64,
+            index_bytes: state.holdings.memory().0,
+            full: state.full_until.is_some(),
+            ..state.stats
+        }
+    }
+
+    /// Whether an object of this size could ever be held.
+    #[must_use]
+    pub fn could_hold(&self, len: u64) -> bool {
+        len.saturating_add(2 * self.file_bytes) <= self.options.capacity.0
+    }
+
+    /// Refuses to write while the disk is full, except for one trial now and then.
+    fn check_full(&self) -> Result<()> {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        match state.full_until {
+            Some(until) if now < until => Err(Error::new(
+                Code::UnableOffloading,
+                "the SSD directory has no room: it is tried again every second",
+            )),
+            Some(_) => {
+                state.full_until = Some(now.after(FULL_PAUSE));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes how a write ended: one that failed for want of space pauses the tier, one that did not ends the pause.
+    fn note_room(&self, result: &Result<()>) {
+        let full = result
+            .as_ref()
+            .is_err_and(|e| e.code() == Code::NoAvailableHandle);
+        let until = self.clock.now().after(FULL_PAUSE);
+        let mut state = self.lock();
+        match result {
+            Ok(()) => state.full_until = None,
+            Err(_) => {
+                state.stats.write_errors += 1;
+                if full {
+                    state.full_until = Some(until);
+                }
+            }
+        }
+    }
+}
+
+/// The record of something held, for a footer or a copy.
+fn record_of(held: &Held, names: &Names<'_>) -> Record {
+    Record {
+        tenant: names.tenant.into(),
+        key: names.key.to_owned(),
+        ticket: held.ticket,
+        len: held.len,
+        stored_len: held.stored_len,
+        at: held.spot.at,
+        header_at: held.spot.header_at,
+        crc: held.crc,
+        codec: format::record::Codec::Plain,
+        hint: held.hint,
+        pinned: held.pinned,
+        parent: names.parent_owned(),
+        group: names.group_owned(),
+        table: Vec::new(),
+    }
+}

@@ -1,0 +1,623 @@
+//! Writing: objects become records, records become batches, batches become durable.
+//!
+//! A place in the file is taken under a short lock; filling and writing run side by side with other batches; one sync makes
+//! all of them durable that have landed before it.
+
+use super::{
+    Durability, News, Open, SsdTier,
+    format::{
+        PAGE, batch,
+        file::{FIRST_BATCH, FileHead, Seal, encode_footer, footer_len},
+        pages,
+        record::{Codec, Form, Record, TENANT_MAX},
+    },
+    logfile::{LogFile, run, write_synced},
+    record_of,
+};
+use std::sync::Arc;
+use ziggurat_base::{
+    CHUNK, Code, Crc32, Error, Result, Ticket,
+    checksum::{Summer, table_len},
+};
+use ziggurat_engine::{command::Hint, shelf::holdings::Names};
+use ziggurat_io::{Buffer, Request};
+
+/// Where the bytes of an object come from.
+pub trait Source: Send {
+    /// Fills `into` with the payload from `offset` on, which is a multiple of [`CHUNK`]; answers with the sum of each chunk.
+    ///
+    /// # Errors
+    /// When the bytes are not there any more: the object is left out.
+    fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>>;
+}
+
+/// A payload that lies in memory.
+impl Source for &[u8] {
+    fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let bytes = self.get(from..).and_then(|rest| rest.get(..into.len()));
+        into.copy_from_slice(bytes.ok_or(Code::InvalidRead)?);
+        Ok(into.chunks(CHUNK).map(Crc32::of).collect())
+    }
+}
+
+/// One object to write.
+pub struct Item<'a> {
+    /// Tenant, key and relations.
+    pub names: Names<'a>,
+    /// The version.
+    pub ticket: Ticket,
+    /// Bytes of the payload.
+    pub len: u64,
+    /// Its sum; a payload that has another is left out.
+    pub crc: Crc32,
+    /// Whether it is likely to be used again.
+    pub hint: Hint,
+    /// Whether it may not be evicted.
+    pub pinned: bool,
+    /// The payload.
+    pub source: &'a mut dyn Source,
+}
+
+/// How an append came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Somebody gave an object.
+    Caller,
+    /// Cleaning copies forward; it never waits for cleaning.
+    Cleaner,
+}
+
+impl Item<'_> {
+    fn record(&self) -> Record {
+        Record {
+            tenant: self.names.tenant.into(),
+            key: self.names.key.to_owned(),
+            ticket: self.ticket,
+            len: self.len,
+            stored_len: self.len,
+            at: 0,
+            header_at: 0,
+            crc: self.crc,
+            codec: Codec::Plain,
+            hint: self.hint,
+            pinned: self.pinned,
+            parent: self.names.parent_owned(),
+            group: self.names.group_owned(),
+            table: vec![Crc32(0); (table_len(self.len) / 4) as usize],
+        }
+    }
+}
+
+/// A batch under construction: records with payload offsets counted from its start.
+struct Plan {
+    records: Vec<Record>,
+    headers: u64,
+    total: u64,
+    footer: u64,
+}
+
+impl Plan {
+    fn of(items: &[Item<'_>], block: u64) -> Self {
+        let mut records: Vec<_> = items.iter().map(Item::record).collect();
+        let headers = batch::headers_len(&records);
+        let mut end = headers;
+        for record in &mut records {
+            record.at = end.next_multiple_of(block);
+            end = record.at + record.stored_len;
+        }
+        let footer = records
+            .iter()
+            .map(|r| r.encoded_len(Form::Footer) as u64)
+            .sum();
+        Self {
+            records,
+            headers,
+            total: pages(end),
+            footer,
+        }
+    }
+
+    /// Moves the offsets to where the batch lies in the file.
+    fn settle(&mut self, at: u64) {
+        let mut header_at = at + batch::FIXED as u64;
+        for record in &mut self.records {
+            record.at += at;
+            record.header_at = header_at;
+            header_at += record.encoded_len(Form::Full) as u64;
+        }
+    }
+
+    fn encode(&self, placed: &Placed) -> Vec<u8> {
+        batch::encode(
+            placed.file.number,
+            placed.at,
+            placed.synced,
+            self.total,
+            &self.records,
+        )
+    }
+}
+
+/// A batch that is in its file.
+struct Placed {
+    file: Arc<LogFile>,
+    at: u64,
+    synced: u64,
+}
+
+/// Ends the batch in its file, whatever becomes of the future that writes it.
+struct UnderWay<'a>(&'a LogFile);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl SsdTier {
+    /// Writes objects; answers by position. One that is held already is done. What is answered with success is as
+    /// persistent as the setting says. What is not is told as refused once it is certain that a restart will not find it:
+    /// until then somebody must remember that it may be there.
+    ///
+    /// # Errors
+    /// Per object: `UnableOffloading` when there is no room now, `UnableOffload` when it could never be held,
+    /// `ChecksumMismatch` when the payload is not the one that was announced, what its source answers, and write errors.
+    pub async fn append(&self, items: &mut [Item<'_>]) -> Vec<Result<()>> {
+        let mut answers: Vec<Result<()>> = items.iter().map(|item| self.admit(item)).collect();
+        let mut wanted: Vec<(usize, &mut Item<'_>)> = Vec::new();
+        for (index, item) in items.iter_mut().enumerate() {
+            if answers[index].is_ok() && !self.holds(item.ticket) {
+                wanted.push((index, item));
+            }
+        }
+        let mut wanted = wanted.into_iter().peekable();
+        while wanted.peek().is_some() {
+            let (mut indices, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
+            while let Some((index, item)) = wanted.next_if(|(_, item)| self.fits(bytes, item)) {
+                bytes += item.len + PAGE;
+                indices.push(index);
+                group.push(take_item(item));
+            }
+            let results = self.append_batch(&mut group, Origin::Caller).await;
+            for (index, result) in indices.into_iter().zip(results) {
+                answers[index] = result;
+            }
+        }
+        for (item, answer) in items.iter().zip(&answers) {
+            if answer.is_err() {
+                self.refuse(item.ticket).await;
+            }
+        }
+        answers
+    }
+
+    fn fits(&self, bytes: u64, item: &Item<'_>) -> bool {
+        let alone = self.options.durability == Durability::Object;
+        bytes == 0 || (!alone && bytes + item.len + PAGE <= self.options.batch_bytes.0)
+    }
+
+    fn admit(&self, item: &Item<'_>) -> Result<()> {
+        if item.names.tenant.len() > TENANT_MAX {
+            return Err(Error::new(
+                Code::InvalidParams,
+                format!("a tenant's name of more than {TENANT_MAX} bytes cannot be stored"),
+            ));
+        }
+        if self.could_hold(item.len) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::UnableOffload,
+            format!(
+                "{} bytes do not fit into an SSD directory of {}: give it more",
+                item.len, self.options.capacity
+            ),
+        ))
+    }
+
+    /// Writes one batch; answers by position.
+    pub(super) async fn append_batch(
+        &self,
+        items: &mut [Item<'_>],
+        origin: Origin,
+    ) -> Vec<Result<()>> {
+        let fail = |error: &Error, count: usize| vec![Err(error.clone()); count];
+        if let Err(error) = self.check_full() {
+            return fail(&error, items.len());
+        }
+        let plan = Plan::of(items, u64::from(self.disk.geometry().block));
+        let small = plan.total <= self.options.batch_bytes.0 + PAGE;
+        let result = match (small, items.len()) {
+            (false, 1) => self
+                .append_large(&mut items[0], plan, origin)
+                .await
+                .map(|result| vec![result]),
+            _ => self.append_small(items, plan, origin).await,
+        };
+        self.note_room(&result.as_ref().map(|_| ()).map_err(Clone::clone));
+        result.unwrap_or_else(|error| fail(&error, items.len()))
+    }
+
+    /// A batch in one buffer and one write. The outer error is that of the whole batch.
+    async fn append_small(
+        &self,
+        items: &mut [Item<'_>],
+        mut plan: Plan,
+        origin: Origin,
+    ) -> Result<Vec<Result<()>>> {
+        // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
+        let placed = self.place(plan.total, plan.footer, origin).await?;
+        let _under_way = UnderWay(&placed.file);
+        self.lock().intend(placed.file.number, &plan.records);
+        let mut buffer = self.disk.pool().take(plan.total as usize).await?;
+        let mut results = Vec::with_capacity(items.len());
+        let mut end = plan.headers;
+        for (item, record) in items.iter_mut().zip(&mut plan.records) {
+            let payload = record.at as usize..(record.at + record.stored_len) as usize;
+            buffer[end as usize..payload.start].fill(0);
+            end = payload.end as u64;
+            results.push(fill(item, record, &mut buffer[payload]));
+        }
+        buffer[end as usize..].fill(0);
+        // What could not be filled is left out of the headers; a batch without records tells a later scan how long it is.
+        let mut good = results.iter().map(Result::is_ok);
+        plan.records.retain(|_| good.next().unwrap_or(false));
+        plan.settle(placed.at);
+        let headers = plan.encode(&placed);
+        buffer[..headers.len()].copy_from_slice(&headers);
+        buffer[headers.len()..plan.headers as usize].fill(0);
+        self.write(&placed, placed.at, buffer).await?;
+        self.commit(&placed).await?;
+        self.take_on(&placed.file, &plan.records, origin);
+        Ok(results)
+    }
+
+    /// One object that is larger than a batch: piece by piece, its header last.
+    async fn append_large(
+        &self,
+        item: &mut Item<'_>,
+        mut plan: Plan,
+        origin: Origin,
+    ) -> Result<Result<()>> {
+        let placed = self.place(plan.total, plan.footer, origin).await?;
+        let _under_way = UnderWay(&placed.file);
+        plan.settle(placed.at);
+        self.lock().intend(placed.file.number, &plan.records);
+        let filled = self.pour(item, &mut plan.records[0], &placed).await?;
+        if filled.is_err() {
+            // The place is taken: a batch without records tells a later scan how long it is.
+            plan.records.clear();
+        }
+        let headers = plan.encode(&placed);
+        let mut buffer = self.disk.pool().take(headers.len()).await?;
+        buffer.copy_from_slice(&headers);
+        self.write(&placed, placed.at, buffer).await?;
+        self.commit(&placed).await?;
+        self.take_on(&placed.file, &plan.records, origin);
+        Ok(filled)
+    }
+
+    /// Writes the payload in pieces, a few at a time. The inner error is that of the source.
+    async fn pour(
+        &self,
+        item: &mut Item<'_>,
+        record: &mut Record,
+        placed: &Placed,
+    ) -> Result<Result<()>> {
+        /// Pieces under way at once.
+        const PIECES: usize = 4;
+        let piece = (self.options.batch_bytes.0 / PIECES as u64).next_multiple_of(CHUNK as u64);
+        let mut sums = Vec::new();
+        let mut crc = Crc32::default();
+        let mut at = 0;
+        while at < record.len {
+            let mut requests = Vec::with_capacity(PIECES);
+            while at < record.len && requests.len() < PIECES {
+                let here = piece.min(record.len - at);
+                let padded = pages(here) as usize;
+                // Only a first piece may be waited for: a writer that holds buffers must not wait for another.
+                let buffer = match self.disk.pool().try_take(padded) {
+                    Some(buffer) => buffer,
+                    None if requests.is_empty() => self.disk.pool().take(padded).await?,
+                    None => break,
+                };
+                let mut buffer = buffer;
+                let chunks = match item.source.fill(at, &mut buffer[..here as usize]) {
+                    Ok(chunks) => chunks,
+                    Err(error) => {
+                        self.run(placed, requests).await?;
+                        return Ok(Err(error));
+                    }
+                };
+                buffer[here as usize..].fill(0);
+                crc = join(crc, &chunks, here);
+                sums.extend(chunks);
+                requests.push(Request::Write {
+                    offset: record.at + at,
+                    buffer,
+                    sync: false,
+                });
+                at += here;
+            }
+            self.run(placed, requests).await?;
+        }
+        record.table = if table_len(record.len) > 0 {
+            sums
+        } else {
+            Vec::new()
+        };
+        Ok(check_sum(crc, record))
+    }
+
+    async fn run(&self, placed: &Placed, requests: Vec<Request>) -> Result<()> {
+        let bytes: u64 = requests.iter().map(request_len).sum();
+        let result = run(&*placed.file.file, requests).await;
+        if result.is_err() {
+            placed.file.break_up();
+        }
+        self.lock().stats.device_bytes += bytes;
+        result
+    }
+
+    async fn write(&self, placed: &Placed, offset: u64, buffer: Buffer) -> Result<()> {
+        let request = Request::Write {
+            offset,
+            buffer,
+            sync: false,
+        };
+        self.run(placed, vec![request]).await
+    }
+
+    async fn commit(&self, placed: &Placed) -> Result<()> {
+        if self.options.durability == Durability::Buffered {
+            placed.file.landed();
+            return Ok(());
+        }
+        placed.file.commit(placed.at).await
+    }
+
+    /// Takes records on that are as persistent as they are meant to be.
+    fn take_on(&self, file: &LogFile, records: &[Record], origin: Origin) {
+        let mut state = self.lock();
+        for record in records {
+            state.highest = state.highest.max(record.ticket);
+            match origin {
+                // A record that was discarded while it was copied stays dead.
+                Origin::Cleaner if state.holdings.find(record.ticket).is_none() => continue,
+                Origin::Cleaner => {
+                    state.stats.copied += 1;
+                    state.stats.copied_bytes += record.stored_len;
+                }
+                Origin::Caller => {
+                    state.news.push(News::Present(record.ticket));
+                    state.stats.written += 1;
+                    state.stats.written_bytes += record.stored_len;
+                }
+            }
+            state.take_on(file.number, record);
+        }
+    }
+
+    /// A place for a batch of `len` bytes whose records take `footer` bytes in the footer.
+    async fn place(&self, len: u64, footer: u64, origin: Origin) -> Result<Placed> {
+        loop {
+            if let Some(placed) = self.try_place(len, footer) {
+                return Ok(placed);
+            }
+            let size = pages((FIRST_BATCH + len + footer_len(footer)).max(self.file_bytes));
+            if origin == Origin::Caller {
+                self.make_room(size).await?;
+            }
+            self.roll(len, footer, size).await?;
+        }
+    }
+
+    fn try_place(&self, len: u64, footer: u64) -> Option<Placed> {
+        let mut state = self.lock();
+        let open = state.open.as_mut()?;
+        let whole = open.end + len + footer_len(open.footer + footer);
+        if open.file.is_broken() || whole > open.file.file.len() {
+            return None;
+        }
+        let at = open.end;
+        open.end += len;
+        open.footer += footer;
+        let file = Arc::clone(&open.file);
+        let synced = file.begin(at, len);
+        Some(Placed { file, at, synced })
+    }
+
+    /// Makes a new file the open one, with room for a batch.
+    async fn roll(&self, len: u64, footer: u64, size: u64) -> Result<()> {
+        let _rolling = self.rolling.lock().await;
+        // Somebody else may have made it meanwhile.
+        if self.has_place(len, footer) {
+            return Ok(());
+        }
+        if self.lock().holdings.file_bytes() + size > self.options.capacity.0 {
+            return Err(Error::new(
+                Code::UnableOffloading,
+                "the SSD directory is full and nothing in it may go now",
+            ));
+        }
+        let file = self.new_file(size).await?;
+        {
+            let mut state = self.lock();
+            if let Some(old) = state.open.take() {
+                state.retired.push_back(old.file);
+            }
+            state.holdings.add_file(file.number, size);
+            state.files.insert(file.number, Arc::clone(&file));
+            state.open = Some(Open {
+                file,
+                end: FIRST_BATCH,
+                footer: 0,
+            });
+        }
+        self.seal_retired().await;
+        Ok(())
+    }
+
+    fn has_place(&self, len: u64, footer: u64) -> bool {
+        let state = self.lock();
+        state.open.as_ref().is_some_and(|open| {
+            let whole = open.end + len + footer_len(open.footer + footer);
+            !open.file.is_broken() && whole <= open.file.file.len()
+        })
+    }
+
+    async fn new_file(&self, size: u64) -> Result<Arc<LogFile>> {
+        let number = {
+            let mut state = self.lock();
+            state.next_file += 1;
+            state.next_file
+        };
+        let name = file_name(number);
+        let file = self.disk.create(&name, size).await?;
+        let head = FileHead {
+            directory: self.directory,
+            number,
+            block: self.disk.geometry().block,
+        };
+        let made = async {
+            write_synced(&*file, self.disk.pool(), 0, &head.encode()).await?;
+            self.disk.sync_names().await
+        };
+        if let Err(error) = made.await {
+            // Nothing is in it; the next start would take it for an empty file if it stayed.
+            let _left = self.disk.remove(&name).await;
+            return Err(error);
+        }
+        self.lock().stats.device_bytes += PAGE;
+        Ok(Arc::new(LogFile::new(number, file, FIRST_BATCH)))
+    }
+
+    /// Seals what takes no more batches and has none under way. What fails stays as it is: a file without a footer is read
+    /// by its batches.
+    pub(super) async fn seal_retired(&self) {
+        let _sealing = self.sealing.lock().await;
+        loop {
+            let next = {
+                let mut state = self.lock();
+                let quiet = state.retired.iter().position(|file| file.is_quiet());
+                quiet.and_then(|at| state.retired.remove(at))
+            };
+            let Some(file) = next else {
+                return;
+            };
+            if !file.is_broken() {
+                let _unsealed = self.seal(&file).await;
+            }
+        }
+    }
+
+    /// Writes the footer behind the batches, then the mark, and gives the rest of the file back.
+    async fn seal(&self, file: &LogFile) -> Result<()> {
+        let records: Vec<_> = {
+            let state = self.lock();
+            let live = state.holdings.of_file(file.number);
+            live.map(|(held, names)| record_of(&held, &names)).collect()
+        };
+        let footer = encode_footer(file.number, &records);
+        let at = file.end_of_batches();
+        let pool = self.disk.pool();
+        write_synced(&*file.file, pool, at, &footer).await?;
+        let seal = Seal {
+            number: file.number,
+            footer_at: at,
+            footer_len: footer.len() as u64,
+        };
+        write_synced(
+            &*file.file,
+            pool,
+            super::format::file::SEAL_AT,
+            &seal.encode(),
+        )
+        .await?;
+        let end = at + footer.len() as u64;
+        let rest = file.file.len() - end;
+        if rest > 0 {
+            file.file.punch(end, rest).await?;
+        }
+        let mut state = self.lock();
+        state.stats.device_bytes += footer.len() as u64 + PAGE;
+        if state.files.contains_key(&file.number) {
+            state.holdings.add_file(file.number, end);
+        }
+        Ok(())
+    }
+}
+
+/// The name of a log file.
+pub(super) fn file_name(number: u32) -> String {
+    format!("{number:08x}.log")
+}
+
+/// The number of a log file by its name.
+pub(super) fn file_number(name: &str) -> Option<u32> {
+    let digits = name.strip_suffix(".log")?;
+    let number = u32::from_str_radix(digits, 16).ok()?;
+    (file_name(number) == name).then_some(number)
+}
+
+fn request_len(request: &Request) -> u64 {
+    match request {
+        Request::Read { buffer, .. } | Request::Write { buffer, .. } => buffer.len() as u64,
+        Request::Sync => 0,
+    }
+}
+
+/// Reborrows an item, so that a group of them can be handed on.
+fn take_item<'b>(item: &'b mut Item<'_>) -> Item<'b> {
+    Item {
+        names: item.names,
+        ticket: item.ticket,
+        len: item.len,
+        crc: item.crc,
+        hint: item.hint,
+        pinned: item.pinned,
+        source: &mut *item.source,
+    }
+}
+
+/// Fills the payload of a record in place and proves it.
+fn fill(item: &mut Item<'_>, record: &mut Record, into: &mut [u8]) -> Result<()> {
+    let sums = item.source.fill(0, into)?;
+    let crc = join(Crc32::default(), &sums, into.len() as u64);
+    record.table = if record.table.is_empty() {
+        Vec::new()
+    } else {
+        sums
+    };
+    check_sum(crc, record)
+}
+
+/// The sum of `crc`'s bytes followed by `len` bytes with these chunk sums.
+fn join(crc: Crc32, chunks: &[Crc32], len: u64) -> Crc32 {
+    let mut left = len;
+    chunks.iter().fold(crc, |crc, sum| {
+        let here = left.min(CHUNK as u64);
+        left -= here;
+        crc.combine(*sum, here)
+    })
+}
+
+fn check_sum(crc: Crc32, record: &Record) -> Result<()> {
+    let whole = record.table.len() as u64 == table_len(record.len) / 4;
+    if crc == record.crc && whole {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::ChecksumMismatch,
+        "the payload is not the one that was announced",
+    ))
+}
+
+/// Sums a payload that is read back, chunk by chunk.
+pub(super) fn sums_of(bytes: &[u8]) -> (Crc32, Vec<Crc32>) {
+    let mut summer = Summer::default();
+    summer.update(bytes);
+    let crc = summer.crc();
+    (crc, summer.finish().sums().to_vec())
+}

@@ -1,0 +1,286 @@
+//! Making room: files without live records go at once; when the capacity is reached one file is chosen, what is worth it
+//! is copied forward, and the file goes with the rest.
+//!
+//! `fifo` takes the oldest file and copies nothing. `lru` and `s3_fifo` take a file that is mostly dead if there is one,
+//! and copy what lives; else the oldest, and copy what was read since it was written, at most a quarter of a file: `lru`
+//! makes it cold again, `s3_fifo` takes one from its count of reads.
+
+use super::{
+    News, Options, SsdTier, State,
+    append::{Item, Origin, file_name},
+    format::tomb::Tomb,
+    gone,
+    read::Wanted,
+};
+use std::collections::BTreeSet;
+use ziggurat_base::{Code, Job, Key, ObjectKey, Result, Ticket};
+use ziggurat_engine::{
+    evict::PolicyKind,
+    shelf::holdings::{FileUse, Held, Names},
+};
+
+/// A file that was chosen, and what happens to its records.
+#[derive(Debug, PartialEq, Eq)]
+struct Victim {
+    file: u32,
+    /// The versions that are copied forward.
+    survivors: Vec<Ticket>,
+}
+
+/// The share of a file below which its live records are worth a copy.
+const MOSTLY_DEAD: f64 = 0.5;
+
+/// The share of a file that may be copied when it is evicted.
+const SURVIVING: f64 = 0.25;
+
+/// Names that outlive the index.
+struct OwnedNames {
+    tenant: Box<str>,
+    key: ObjectKey,
+    parent: Option<ObjectKey>,
+    group: Option<ObjectKey>,
+}
+
+impl OwnedNames {
+    fn of(names: &Names<'_>) -> Self {
+        Self {
+            tenant: names.tenant.into(),
+            key: names.key.to_owned(),
+            parent: names.parent.map(Key::to_owned),
+            group: names.group.map(Key::to_owned),
+        }
+    }
+
+    fn borrow(&self) -> Names<'_> {
+        Names {
+            tenant: &self.tenant,
+            key: self.key.as_key(),
+            parent: self.parent.as_ref().map(ObjectKey::as_key),
+            group: self.group.as_ref().map(ObjectKey::as_key),
+        }
+    }
+}
+
+impl SsdTier {
+    /// Does what is due and not urgent: seals files, writes tombstones that failed before, drops dead files, and cleans one
+    /// file that is mostly dead. To be called now and then.
+    ///
+    /// # Errors
+    /// The first that was met; everything is tried again by the next call.
+    pub async fn tend(&self) -> Result<()> {
+        self.seal_retired().await;
+        self.write_tombs(Vec::new()).await?;
+        self.drop_dead_files().await?;
+        let _cleaning = self.cleaning.lock().await;
+        let victim = self.lock_choice(|options, files| mostly_dead(options, files, SURVIVING));
+        match victim {
+            Some(file) => self.clean(file, true).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Makes room for a file of `size` bytes and one to spare, as far as that is possible.
+    pub(super) async fn make_room(&self, size: u64) -> Result<()> {
+        let _cleaning = self.cleaning.lock().await;
+        loop {
+            let wanted = size + self.file_bytes;
+            if self.lock().holdings.file_bytes() + wanted <= self.options.capacity.0 {
+                return Ok(());
+            }
+            if let Some(dead) =
+                self.lock_choice(|_, files| files.iter().find(|f| f.1.live == 0).map(|f| f.0))
+            {
+                self.remove_files(BTreeSet::from([dead])).await?;
+                continue;
+            }
+            let mostly =
+                self.lock_choice(|options, files| mostly_dead(options, files, MOSTLY_DEAD));
+            let oldest = self.lock_choice(|_, files| files.first().map(|f| f.0));
+            match (mostly, oldest) {
+                (Some(file), _) => self.clean(file, true).await?,
+                (None, Some(file)) => self.clean(file, false).await?,
+                (None, None) => return Ok(()),
+            }
+        }
+    }
+
+    /// Chooses among the files that take no more batches and have none under way, oldest first.
+    fn lock_choice(
+        &self,
+        choose: impl FnOnce(&Options, &[(u32, FileUse)]) -> Option<u32>,
+    ) -> Option<u32> {
+        let state = self.lock();
+        let open = state.open.as_ref().map(|open| open.file.number);
+        let quiet = |number: &u32| state.files.get(number).is_some_and(|file| file.is_quiet());
+        let files: Vec<_> = state
+            .holdings
+            .files()
+            .filter(|(number, _)| Some(*number) != open && quiet(number))
+            .collect();
+        choose(&self.options, &files)
+    }
+
+    /// Removes files without live records.
+    pub(super) async fn drop_dead_files(&self) -> Result<()> {
+        let dead = {
+            let state = self.lock();
+            let open = state.open.as_ref().map(|open| open.file.number);
+            let quiet = |number: &u32| state.files.get(number).is_some_and(|file| file.is_quiet());
+            let files = state.holdings.files();
+            let dead = files.filter(|(n, u)| u.live == 0 && Some(*n) != open && quiet(n));
+            dead.map(|(number, _)| number).collect::<BTreeSet<_>>()
+        };
+        if dead.is_empty() {
+            return Ok(());
+        }
+        self.remove_files(dead).await
+    }
+
+    /// Copies what survives, then removes the file with the rest.
+    async fn clean(&self, file: u32, whole: bool) -> Result<()> {
+        let victim = self.choose_survivors(file, whole);
+        let mut rest = &victim.survivors[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(GROUP));
+            if self.copy_forward(now).await.is_err() {
+                // Without room for copies the records go: a cache may forget, it must not stop.
+                break;
+            }
+            rest = later;
+        }
+        self.remove_files(BTreeSet::from([file])).await
+    }
+
+    fn choose_survivors(&self, file: u32, whole: bool) -> Victim {
+        let state = self.lock();
+        let copies = self.options.policy != PolicyKind::Fifo;
+        let mut budget = if whole {
+            u64::MAX
+        } else {
+            (self.file_bytes as f64 * SURVIVING) as u64
+        };
+        let mut live: Vec<Held> = state.holdings.of_file(file).map(|(held, _)| held).collect();
+        live.sort_by_key(|held| (!held.pinned, std::cmp::Reverse(held.heat)));
+        let stays = |held: &Held| held.pinned || (copies && (whole || held.heat > 0));
+        let fits = |held: &&Held| {
+            let small = held.stored_len <= self.options.batch_bytes.0;
+            let fits = stays(held) && small && held.stored_len <= budget;
+            budget -= if fits { held.stored_len } else { 0 };
+            fits
+        };
+        let survivors = live.iter().filter(fits).map(|held| held.ticket).collect();
+        Victim { file, survivors }
+    }
+
+    /// Boxed, because an append may clean and so call itself.
+    fn append_copies<'a>(&'a self, items: &'a mut [Item<'_>]) -> Job<'a, Vec<Result<()>>> {
+        Box::pin(self.append_batch(items, Origin::Cleaner))
+    }
+
+    async fn copy_forward(&self, tickets: &[Ticket]) -> Result<()> {
+        for ticket in tickets {
+            let known = self.look(|holdings| {
+                let names = holdings.names(*ticket)?;
+                Some((holdings.find(*ticket)?, OwnedNames::of(&names)))
+            });
+            let Some((held, names)) = known else {
+                continue;
+            };
+            let Ok(found) = self.read(&Wanted::whole(*ticket, held.len)).await else {
+                continue;
+            };
+            let bytes = found.bytes().to_vec();
+            drop(found);
+            let mut source = &bytes[..];
+            let item = Item {
+                names: names.borrow(),
+                ticket: *ticket,
+                len: held.len,
+                crc: held.crc,
+                hint: held.hint,
+                pinned: held.pinned,
+                source: &mut source,
+            };
+            let mut items = [item];
+            let append = self.append_copies(&mut items);
+            append.await.into_iter().collect::<Result<()>>()?;
+            let warmth = match self.options.policy {
+                PolicyKind::S3Fifo => held.heat.saturating_sub(1),
+                PolicyKind::Lru | PolicyKind::Fifo => 0,
+            };
+            let mut state = self.lock();
+            (0..warmth).for_each(|_| state.holdings.touch(*ticket));
+        }
+        Ok(())
+    }
+
+    /// Takes files out of the index and off the disk, and tells what went with them once they are off for good.
+    async fn remove_files(&self, files: BTreeSet<u32>) -> Result<()> {
+        let older = self.lock().condemn(&files);
+        self.write_tombs(older).await?;
+        let condemned: Vec<u32> = self.lock().condemned.keys().copied().collect();
+        for file in &condemned {
+            match self.disk.remove(&file_name(*file)).await {
+                Err(error) if error.code() != Code::FileNotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.disk.sync_names().await?;
+        {
+            let mut state = self.lock();
+            for file in &condemned {
+                let news = state.condemned.remove(file).unwrap_or_default();
+                state.news.extend(news);
+            }
+            state.forget_shadows(&condemned);
+        }
+        self.forget_tombs(&condemned).await;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Takes files out of the index. What was in them is told later; older copies of it elsewhere need tombstones first.
+    fn condemn(&mut self, files: &BTreeSet<u32>) -> Vec<(Vec<Tomb>, Option<News>)> {
+        let mut older = Vec::new();
+        for file in files {
+            let of_file = self.holdings.of_file(*file);
+            let news: Vec<(Ticket, News)> = of_file
+                .map(|(held, names)| (held.ticket, gone(held.ticket, &names)))
+                .collect();
+            self.stats.evicted += news.len() as u64;
+            for (ticket, _) in &news {
+                let shadows = self.shadows.remove(ticket).unwrap_or_default();
+                let tombs = shadows.into_iter().map(|file| Tomb {
+                    file,
+                    ticket: *ticket,
+                });
+                older.push((tombs.collect(), None));
+            }
+            self.holdings.drop_file(*file);
+            self.files.remove(file);
+            self.retired.retain(|other| other.number != *file);
+            let told = news.into_iter().map(|(_, news)| news);
+            self.condemned.entry(*file).or_default().extend(told);
+        }
+        older.retain(|(tombs, _): &(Vec<Tomb>, _)| !tombs.is_empty());
+        older
+    }
+}
+
+/// Survivors that are copied between two looks at what else there is to do.
+const GROUP: usize = 16;
+
+/// The file with the least that lives in it, if that is little enough.
+fn mostly_dead(options: &Options, files: &[(u32, FileUse)], share: f64) -> Option<u32> {
+    if options.policy == PolicyKind::Fifo {
+        return None;
+    }
+    let filled = |usage: &FileUse| usage.live_bytes as f64 / usage.len.max(1) as f64;
+    let little = files
+        .iter()
+        .filter(|(_, usage)| usage.dead > 0 && filled(usage) < share);
+    little
+        .min_by(|a, b| filled(&a.1).total_cmp(&filled(&b.1)))
+        .map(|(number, _)| *number)
+}

@@ -1,0 +1,402 @@
+//! Opening a directory: which records does it hold? Footers and batch headers tell; payloads are read only where no later
+//! batch vouches for them.
+
+use super::{
+    CAPACITY_MIN, FILE_BYTES_MIN, Options, SsdTier, State,
+    append::{file_name, file_number, sums_of},
+    format::{
+        PAGE,
+        batch::Head,
+        file::{FIRST_BATCH, FileHead, Seal, decode_footer},
+        identity::{self, Identity},
+        pages,
+        record::Record,
+    },
+    logfile::{self, LogFile},
+    tombs::Tombs,
+};
+use futures_util::lock::Mutex as AsyncMutex;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
+use ziggurat_base::{Clock, Code, DirectoryId, Error, Result};
+use ziggurat_io::{Disk, File, FileStat};
+
+/// What opening a directory found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whether the directory was new.
+    pub fresh: bool,
+    /// Records that are held.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+    /// Log files with records.
+    pub files: u64,
+    /// Records that were being written when the last process ended, and are not whole.
+    pub torn: u64,
+    /// Records that were proved by reading them.
+    pub proved: u64,
+    /// What was left alone or given up, in words, a line each.
+    pub remarks: Vec<String>,
+}
+
+/// The records of one file, and where its batches end.
+struct Contents {
+    records: Vec<Record>,
+    end: u64,
+    sealed: bool,
+    torn: u64,
+    proved: u64,
+}
+
+impl SsdTier {
+    /// Opens a directory, or makes one of an empty one under the identity `fresh`. Whoever calls this has made sure that
+    /// no other process has the directory.
+    ///
+    /// # Errors
+    /// `InvalidVersion` for a directory of a later release, `InvalidParams` for a capacity that is too small or a directory
+    /// that holds something else, and errors of the disk. A damaged file is never an error: it is left out, with a remark.
+    pub async fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: Options,
+        fresh: DirectoryId,
+    ) -> Result<(Self, Recovered)> {
+        if options.capacity < CAPACITY_MIN {
+            return Err(Error::new(
+                Code::InvalidParams,
+                format!(
+                    "an SSD directory of {} is too small: give it at least {CAPACITY_MIN}",
+                    options.capacity
+                ),
+            ));
+        }
+        let file_bytes = options
+            .file_bytes
+            .0
+            .min(options.capacity.0 / 8)
+            .max(FILE_BYTES_MIN);
+        let names = disk.list().await?;
+        let mut recovered = Recovered::default();
+        let directory = identify(&*disk, &names, fresh, &mut recovered).await?;
+        let mut found = Tombs::open(&*disk, directory).await?;
+        // A file that cannot be read today may be read tomorrow: its tombstones stay.
+        let logs: BTreeSet<u32> = names.iter().filter_map(|f| file_number(&f.name)).collect();
+        found.tombs.keep_files(|file| logs.contains(&file));
+        let tier = Self {
+            disk,
+            clock,
+            directory,
+            options,
+            file_bytes: pages(file_bytes),
+            state: Mutex::new(State::default()),
+            tombs: AsyncMutex::new(found.tombs),
+            rolling: AsyncMutex::default(),
+            cleaning: AsyncMutex::default(),
+            sealing: AsyncMutex::default(),
+        };
+        tier.recover(&names, found.doubtful, &mut recovered).await?;
+        tier.seal_retired().await;
+        Ok((tier, recovered))
+    }
+
+    async fn recover(
+        &self,
+        names: &[FileStat],
+        doubtful: bool,
+        recovered: &mut Recovered,
+    ) -> Result<()> {
+        let numbers = names.iter().filter_map(|file| file_number(&file.name));
+        let numbers: Vec<u32> = numbers.collect();
+        self.lock().next_file = numbers.iter().copied().max().unwrap_or(0);
+        for number in numbers {
+            if doubtful {
+                self.disk.remove(&file_name(number)).await?;
+                continue;
+            }
+            match self.recover_file(number, recovered).await {
+                Ok(()) => {}
+                Err(error) if error.code() == Code::InvalidVersion => return Err(error),
+                Err(error) => recovered
+                    .remarks
+                    .push(format!("{} is left alone: {error}", file_name(number))),
+            }
+        }
+        if doubtful {
+            self.disk.sync_names().await?;
+            recovered.remarks.push(
+                "the log of tombstones is damaged, so nobody knows which records are dead: all were given up".into(),
+            );
+        }
+        let state = self.lock();
+        recovered.records = state.holdings.count();
+        recovered.bytes = state.holdings.live_bytes();
+        recovered.files = state.files.len() as u64;
+        Ok(())
+    }
+
+    async fn recover_file(&self, number: u32, recovered: &mut Recovered) -> Result<()> {
+        let file = self.disk.open(&file_name(number)).await?;
+        let pool = self.disk.pool();
+        let start =
+            logfile::read_long(&*file, pool, 0, FIRST_BATCH.min(file.len() / PAGE * PAGE)).await?;
+        let head = FileHead::decode(&start)?;
+        if head.directory != self.directory || head.number != number {
+            return Err(Error::new(
+                Code::InvalidParams,
+                format!(
+                    "it is file {:08x} of directory {}",
+                    head.number, head.directory
+                ),
+            ));
+        }
+        let contents = self.contents(number, &*file, &start).await?;
+        recovered.torn += contents.torn;
+        recovered.proved += contents.proved;
+        let tombs = self.tombs.lock().await;
+        let mut state = self.lock();
+        let log = Arc::new(LogFile::new(number, Arc::clone(&file), contents.end));
+        state.holdings.add_file(number, file.len());
+        state.files.insert(number, Arc::clone(&log));
+        for record in &contents.records {
+            state.highest = state.highest.max(record.ticket);
+            if !tombs.covers(number, record.ticket) {
+                state.take_on(number, record);
+            }
+        }
+        if contents.sealed {
+            state.holdings.add_file(number, contents.end);
+        } else {
+            state.retired.push_back(log);
+        }
+        Ok(())
+    }
+
+    async fn contents(&self, number: u32, file: &dyn File, start: &[u8]) -> Result<Contents> {
+        let seal = start.get(PAGE as usize..).map(Seal::decode);
+        if let Some(Ok(Some(seal))) = seal
+            && seal.number == number
+            && let Some(contents) = self.sealed(number, file, &seal).await?
+        {
+            return Ok(contents);
+        }
+        self.scan(number, file).await
+    }
+
+    /// The records of a sealed file; `None` when its footer is damaged.
+    async fn sealed(&self, number: u32, file: &dyn File, seal: &Seal) -> Result<Option<Contents>> {
+        let end = seal.footer_at.checked_add(seal.footer_len);
+        let inside = end.is_some_and(|end| end <= file.len());
+        if !inside || !seal.footer_len.is_multiple_of(PAGE) || !seal.footer_at.is_multiple_of(PAGE)
+        {
+            return Ok(None);
+        }
+        let pool = self.disk.pool();
+        let bytes = match logfile::read_long(file, pool, seal.footer_at, seal.footer_len).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.code() == Code::FileReadFail => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match decode_footer(number, &bytes) {
+            Ok(records) => {
+                let inside = |record: &Record| {
+                    let end = record.at.checked_add(record.stored_len);
+                    end.is_some_and(|end| end <= seal.footer_at)
+                };
+                Ok(Some(Contents {
+                    records: records.into_iter().filter(inside).collect(),
+                    end: seal.footer_at + seal.footer_len,
+                    sealed: true,
+                    torn: 0,
+                    proved: 0,
+                }))
+            }
+            Err(error) if error.code() == Code::InvalidVersion => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The records of a file without a footer: batch after batch. Where there is none the scan goes on page by page, for a
+    /// batch that is whole may follow one that is not.
+    async fn scan(&self, number: u32, file: &dyn File) -> Result<Contents> {
+        let mut contents = Contents {
+            records: Vec::new(),
+            end: FIRST_BATCH,
+            sealed: false,
+            torn: 0,
+            proved: 0,
+        };
+        let mut synced = 0;
+        let mut at = FIRST_BATCH;
+        let mut batches = Vec::new();
+        let mut window = Window::default();
+        while at + PAGE <= file.len() {
+            match self.batch_at(number, file, at, &mut window).await? {
+                Some((head, records)) => {
+                    synced = synced.max(head.synced);
+                    at += head.len;
+                    contents.end = at;
+                    batches.push((head.at, records));
+                }
+                None => at += PAGE,
+            }
+        }
+        for (at, records) in batches {
+            for record in records {
+                if at >= synced {
+                    contents.proved += 1;
+                    if !self.is_whole(file, &record).await? {
+                        contents.torn += 1;
+                        continue;
+                    }
+                }
+                contents.records.push(record);
+            }
+        }
+        Ok(contents)
+    }
+
+    /// The batch that begins at `at`, if one does.
+    async fn batch_at(
+        &self,
+        number: u32,
+        file: &dyn File,
+        at: u64,
+        window: &mut Window,
+    ) -> Result<Option<(Head, Vec<Record>)>> {
+        let page = self.window(file, at, PAGE, window).await?;
+        let Ok(head) = page.map_or(Err(Error::from(Code::FileReadFail)), Head::peek) else {
+            return Ok(None);
+        };
+        let inside = at
+            .checked_add(head.len)
+            .is_some_and(|end| end <= file.len());
+        if head.file != number || head.at != at || !inside {
+            return Ok(None);
+        }
+        let headers = pages(u64::from(head.headers_len));
+        let bytes = self.window(file, at, headers, window).await?;
+        match bytes.map(Head::decode) {
+            Some(Ok(batch)) => Ok(Some(batch)),
+            Some(Err(error)) if error.code() == Code::InvalidVersion => Err(error),
+            _ => Ok(None),
+        }
+    }
+
+    /// Some pages of the file, out of a window that is read ahead; `None` when they cannot be read.
+    async fn window<'a>(
+        &self,
+        file: &dyn File,
+        at: u64,
+        len: u64,
+        window: &'a mut Window,
+    ) -> Result<Option<&'a [u8]>> {
+        const AHEAD: u64 = 256 << 10;
+        let inside = window.at <= at && at + len <= window.at + window.bytes.len() as u64;
+        if !inside {
+            let most = file.len() / PAGE * PAGE - at;
+            let whole = len.max(AHEAD).min(most);
+            let pool = self.disk.pool();
+            let bytes = match logfile::read_long(file, pool, at, whole).await {
+                Ok(bytes) => bytes,
+                // One page that cannot be read must not hide the others.
+                Err(error) if error.code() == Code::FileReadFail => {
+                    match logfile::read_long(file, pool, at, len).await {
+                        Ok(bytes) => bytes,
+                        Err(error) if error.code() == Code::FileReadFail => return Ok(None),
+                        Err(error) => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+            *window = Window { at, bytes };
+        }
+        let from = (at - window.at) as usize;
+        Ok(window.bytes.get(from..from + len as usize))
+    }
+
+    /// Whether the payload of a record is the one that was written.
+    async fn is_whole(&self, file: &dyn File, record: &Record) -> Result<bool> {
+        if record.stored_len == 0 {
+            return Ok(record.crc == ziggurat_base::Crc32::default());
+        }
+        let block = u64::from(self.disk.geometry().block);
+        let from = record.at / block * block;
+        let to = (record.at + record.stored_len).next_multiple_of(block);
+        if to > file.len() {
+            return Ok(false);
+        }
+        match logfile::read_long(file, self.disk.pool(), from, to - from).await {
+            Ok(bytes) => {
+                let skip = (record.at - from) as usize;
+                let payload = &bytes[skip..skip + record.stored_len as usize];
+                Ok(sums_of(payload).0 == record.crc)
+            }
+            Err(error) if error.code() == Code::FileReadFail => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Bytes that were read ahead.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+/// Reads the identity of a directory, or gives it one.
+async fn identify(
+    disk: &dyn Disk,
+    names: &[FileStat],
+    fresh: DirectoryId,
+    recovered: &mut Recovered,
+) -> Result<DirectoryId> {
+    let logs: Vec<u32> = names.iter().filter_map(|f| file_number(&f.name)).collect();
+    if names.iter().any(|file| file.name == identity::NAME) {
+        let file = disk.open(identity::NAME).await?;
+        let len = file.len() / PAGE * PAGE;
+        let bytes = logfile::read_long(&*file, disk.pool(), 0, len.min(PAGE)).await?;
+        match Identity::decode(&bytes) {
+            Ok(identity) => return Ok(identity.directory),
+            Err(error) if error.code() == Code::InvalidVersion => return Err(error),
+            Err(_) => recovered
+                .remarks
+                .push(format!("{} is damaged", identity::NAME)),
+        }
+    }
+    let mut directory = None;
+    for number in &logs {
+        let file = disk.open(&file_name(*number)).await?;
+        let bytes =
+            logfile::read_long(&*file, disk.pool(), 0, PAGE.min(file.len() / PAGE * PAGE)).await?;
+        if let Ok(head) = FileHead::decode(&bytes) {
+            directory = Some(head.directory);
+            break;
+        }
+    }
+    if directory.is_none() && !logs.is_empty() {
+        return Err(Error::new(
+            Code::InvalidParams,
+            "the SSD directory holds .log files that are not of this store: give an empty directory, or remove them",
+        ));
+    }
+    recovered.fresh = directory.is_none();
+    let directory = directory.unwrap_or(fresh);
+    write_identity(disk, directory).await?;
+    Ok(directory)
+}
+
+async fn write_identity(disk: &dyn Disk, directory: DirectoryId) -> Result<()> {
+    const NEW_NAME: &str = "ziggurat.new";
+    if disk.list().await?.iter().any(|file| file.name == NEW_NAME) {
+        disk.remove(NEW_NAME).await?;
+    }
+    let page = Identity { directory }.encode();
+    let file = disk.create(NEW_NAME, page.len() as u64).await?;
+    logfile::write_synced(&*file, disk.pool(), 0, &page).await?;
+    disk.rename(NEW_NAME, identity::NAME).await?;
+    disk.sync_names().await
+}
