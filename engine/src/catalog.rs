@@ -21,6 +21,7 @@ use writes::Opens;
 use ziggurat_base::{ByteCount, Era, TenantId, Ticket, Timestamp, hash::Dice};
 
 mod buckets;
+mod clear;
 mod close;
 mod end;
 mod evict;

@@ -12,6 +12,9 @@ use ziggurat_base::{
 /// The most items that one batch may have; larger ones are split by the caller. Bounds the length of a turn.
 pub const BATCH_MAX: usize = 512;
 
+/// The longest name of a segment or a tenant, in bytes.
+pub const NAME_LEN_MAX: usize = 256;
+
 /// How likely the application thinks that the object is used again. A soft priority, never an order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hint {

@@ -21,6 +21,7 @@ pub mod space;
 pub mod state;
 #[cfg(any(test, feature = "testkit"))]
 pub mod testkit;
+pub mod token;
 pub mod write;
 
 pub use row::Row;

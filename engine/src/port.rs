@@ -9,7 +9,10 @@ use crate::command::{
     PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats, Target, Wish,
 };
 use std::{fmt, sync::Arc, time::Duration};
-use ziggurat_base::{Clock, Crc32, Era, Job, MemberId, SegmentId, TenantId, Ticket, frame::Span};
+use ziggurat_base::{
+    Clock, Crc32, Era, Job, MemberId, SegmentId, TenantId, Ticket,
+    frame::{Span, TokenSpan},
+};
 
 /// A metadata partition as its callers see it; in process a lock and a call, else a stream to the master.
 ///
@@ -165,6 +168,18 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// # Errors
     /// `ReplicaIsGone` when the space belongs to another version, and as above.
     fn open_read(&self, access: Access, span: &Span) -> Answer<Box<dyn ReadSlot>>;
+    /// Admits a write of a range that a foreign client names by a token. Its sums are not laid beside the payload: that is
+    /// done when the owner proves the whole of it.
+    ///
+    /// # Errors
+    /// As [`crate::token::Tokens::resolve`] and [`Host::open_write`].
+    fn open_token_write(&self, span: &TokenSpan) -> Answer<Box<dyn WriteSlot>>;
+    /// Admits a read of a range that a foreign client names by a token. Its table has the sums of the range, cut from its
+    /// start.
+    ///
+    /// # Errors
+    /// As [`crate::token::Tokens::resolve`] and [`Host::open_read`].
+    fn open_token_read(&self, span: &TokenSpan) -> Answer<Box<dyn ReadSlot>>;
 }
 
 /// A write under way. Dropping it ends it.

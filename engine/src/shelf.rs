@@ -149,6 +149,15 @@ impl Shelf {
         Ok(Admitted { id, stop })
     }
 
+    /// Whether a write of `ticket` into `extents` would be admitted, but for want of room.
+    #[must_use]
+    pub fn admits(&self, ticket: Ticket, segment: SegmentId, extents: &[Extent]) -> bool {
+        let Some(here) = self.segments.get(&segment) else {
+            return false;
+        };
+        here.check(extents).is_ok() && extents.iter().all(|e| here.floors.admits(ticket, *e))
+    }
+
     /// The write has moved its last byte, or was stopped.
     pub fn end_write(&mut self, segment: SegmentId, id: WriteId) {
         if let Some(here) = self.segments.get_mut(&segment) {

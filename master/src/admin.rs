@@ -1,6 +1,6 @@
 //! HTTP for people and their monitors: `/health`, `/metrics`, `/metrics/summary`, `/get_all_segments`. Read only.
 
-use crate::{Partition, metrics};
+use crate::{Partition, Seed, metrics};
 use axum::{Json, Router, extract::State, http::header, response::IntoResponse, routing::get};
 use serde::Serialize;
 use std::sync::Arc;
@@ -8,10 +8,15 @@ use tokio::net::TcpListener;
 use tracing::error;
 use ziggurat_proto::counts::Counts;
 
-#[derive(Clone)]
-struct Shared {
-    partition: Arc<Partition>,
-    counts: Arc<Counts>,
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// The partition.
+    pub partition: Arc<Partition>,
+    /// What serves foreign clients.
+    pub seed: Arc<Seed>,
+    /// What the server has seen.
+    pub counts: Arc<Counts>,
 }
 
 #[derive(Serialize)]
@@ -37,6 +42,7 @@ async fn all(State(shared): State<Shared>) -> impl IntoResponse {
         &shared.partition.stats_now(),
         &shared.partition.segments_now(),
         &shared.counts.snapshot(),
+        &shared.seed.counts(),
     );
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
 }
@@ -56,8 +62,7 @@ async fn segments(State(shared): State<Shared>) -> String {
 /// Serves until `stopped` completes.
 pub async fn serve(
     listener: TcpListener,
-    partition: Arc<Partition>,
-    counts: Arc<Counts>,
+    shared: Shared,
     stopped: impl Future<Output = ()> + Send + 'static,
 ) {
     let router = Router::new()
@@ -65,7 +70,7 @@ pub async fn serve(
         .route("/metrics", get(all))
         .route("/metrics/summary", get(summary))
         .route("/get_all_segments", get(segments))
-        .with_state(Shared { partition, counts });
+        .with_state(shared);
     if let Err(failure) = axum::serve(listener, router)
         .with_graceful_shutdown(stopped)
         .await

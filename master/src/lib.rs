@@ -9,7 +9,9 @@ pub mod metrics;
 pub mod orders;
 pub mod partition;
 pub mod process;
+pub mod seed;
 
 pub use era::EraStore;
 pub use partition::{EffectSink, Mailbox, Partition, Session};
 pub use process::{Master, MasterOptions};
+pub use seed::{Seed, SeedCounts};

@@ -1,16 +1,17 @@
 //! What a master tells its monitors, in the text format of Prometheus.
 
+use crate::SeedCounts;
 use std::fmt::Write;
 use ziggurat_engine::command::{SegmentStat, Stats};
 use ziggurat_proto::counts::Snapshot;
 
-/// One number: its name without the prefix, whether it only rises, its help, and how to read it.
-type Row = (&'static str, bool, &'static str, fn(&Stats) -> u64);
+/// One number of a `T`: its name without the prefix, whether it only rises, its help, and how to read it.
+type Row<T> = (&'static str, bool, &'static str, fn(&T) -> u64);
 
-/// The same for a segment.
+/// One number of a segment.
 type SegmentRow = (&'static str, &'static str, fn(&SegmentStat) -> u64);
 
-const ROWS: &[Row] = &[
+const ROWS: &[Row<Stats>] = &[
     ("objects", false, "Readable objects.", |s| s.objects),
     ("writes_open", false, "Writes whose ticket is out.", |s| {
         s.writes_open
@@ -152,15 +153,65 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+const SEED_ROWS: &[Row<SeedCounts>] = &[
+    (
+        "seed_writers",
+        false,
+        "Foreign clients that have written.",
+        |s| s.writers,
+    ),
+    (
+        "seed_writes_open",
+        false,
+        "Writes of foreign clients that wait for PutEnd.",
+        |s| s.writes_open,
+    ),
+    (
+        "orders_under_way",
+        false,
+        "Orders to nodes that wait for their reports.",
+        |s| s.orders.under_way,
+    ),
+    ("orders_total", true, "Orders to nodes.", |s| s.orders.given),
+    (
+        "orders_failed_total",
+        true,
+        "Orders that a node answered by an error.",
+        |s| s.orders.failed,
+    ),
+    (
+        "orders_unanswered_total",
+        true,
+        "Orders that no node answered in time.",
+        |s| s.orders.unanswered,
+    ),
+    (
+        "orders_refused_total",
+        true,
+        "Orders that were not given because too many were under way.",
+        |s| s.orders.refused,
+    ),
+];
+
+fn rows<T>(out: &mut String, rows: &[Row<T>], values: &T) {
+    for (name, rises, help, read) in rows {
+        let kind = if *rises { "counter" } else { "gauge" };
+        head(out, name, kind, help);
+        line(out, name, "", read(values));
+    }
+}
+
 /// Everything, for `/metrics`.
 #[must_use]
-pub fn text(stats: &Stats, segments: &[SegmentStat], calls: &Snapshot) -> String {
+pub fn text(
+    stats: &Stats,
+    segments: &[SegmentStat],
+    calls: &Snapshot,
+    seed: &SeedCounts,
+) -> String {
     let mut out = String::new();
-    for (name, rises, help, read) in ROWS {
-        let kind = if *rises { "counter" } else { "gauge" };
-        head(&mut out, name, kind, help);
-        line(&mut out, name, "", read(stats));
-    }
+    rows(&mut out, ROWS, stats);
+    rows(&mut out, SEED_ROWS, seed);
     let gauges: [SegmentRow; 3] = [
         ("segment_capacity_bytes", "Bytes of a segment.", |s| {
             s.capacity.0

@@ -3,7 +3,10 @@
 //! A call over memory completes on the calling thread, without a wake-up. Effects go to the sink of their member before
 //! the call returns: for a member of this process that is the member itself, for another one its [`Mailbox`].
 
-use crate::{EraStore, orders::Orders};
+use crate::{
+    EraStore,
+    orders::{OrderCounts, Orders},
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
@@ -28,7 +31,7 @@ use ziggurat_engine::{
 };
 use ziggurat_proto::{
     hello::Greeting,
-    order::{Order, OrderApi, Report},
+    order::{NodeCommand, Order, OrderApi, Outcome, Report},
 };
 
 /// Life cycles that time alone moves are looked at this often.
@@ -188,6 +191,41 @@ impl Partition {
     /// As [`Catalog::tenant`].
     pub fn tenant_now(&self, name: &str) -> Answer<TenantId> {
         self.apply(|catalog, _| catalog.tenant(name))
+    }
+
+    /// Where a member serves data; empty when it does not, or is not known.
+    #[must_use]
+    pub fn address_of(&self, member: MemberId) -> Box<str> {
+        lock(&self.catalog)
+            .address(member)
+            .unwrap_or_default()
+            .into()
+    }
+
+    /// As [`Catalog::clear`].
+    #[must_use]
+    pub fn clear_now(&self, keys: Keys<'_>, segment: Option<&str>) -> Vec<bool> {
+        self.apply(|catalog, now| catalog.clear(now, keys, segment))
+    }
+
+    /// Orders to nodes in numbers.
+    #[must_use]
+    pub fn order_counts(&self) -> OrderCounts {
+        self.orders.counts()
+    }
+
+    /// Orders a node to do something and waits for its report; the caller bounds the wait.
+    ///
+    /// # Errors
+    /// `ReplicaIsGone` when the node is no member any more, and as [`Orders::ask`].
+    pub async fn order(&self, member: MemberId, command: NodeCommand) -> Answer<Outcome> {
+        if lock(&self.catalog).address(member).is_none() {
+            return Err(Error::new(
+                Code::ReplicaIsGone,
+                format!("node {member} is gone, and its memory with it"),
+            ));
+        }
+        self.orders.ask(member, command).await
     }
 
     /// The partition as one of its members calls it.

@@ -1,6 +1,6 @@
 //! The master as a process owns it: start it, ask it, stop it.
 
-use crate::{EraStore, Partition, admin};
+use crate::{EraStore, Partition, Seed, admin};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::sleep};
 use tracing::info;
@@ -64,8 +64,10 @@ impl Master {
         let (stop, stopped) = watch::channel(false);
         let counts: Arc<Counts> = Arc::default();
         let mut tasks = JoinSet::new();
+        let seed = Seed::new(partition.clone());
         let service = Service {
             counts: counts.clone(),
+            seed: Some(seed.clone()),
             ..Service::new(partition.clone())
         };
         tasks.spawn(service.serve(listener, until(stopped.clone())));
@@ -73,8 +75,11 @@ impl Master {
         let admin = admin.map(|(listener, address)| {
             tasks.spawn(admin::serve(
                 listener,
-                partition.clone(),
-                counts.clone(),
+                admin::Shared {
+                    partition: partition.clone(),
+                    seed,
+                    counts: counts.clone(),
+                },
                 until(stopped),
             ));
             address

@@ -1,6 +1,6 @@
 //! A node's life with its master: connect, join, mount, then ping and obey, and all over again when the master is lost.
 
-use crate::node::NodeOptions;
+use crate::{foreign::Foreign, node::NodeOptions};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
@@ -52,6 +52,7 @@ pub(crate) struct Duty {
     address: String,
     session: SessionOptions,
     tier: Arc<DramTier>,
+    foreign: Foreign,
     regions: Vec<(Box<str>, Arc<Region>)>,
     mounted: Vec<SegmentId>,
     joined: Option<Joined>,
@@ -71,6 +72,7 @@ impl Duty {
             master: options.master.clone(),
             address,
             session: options.session,
+            foreign: Foreign::new(tier.clone(), options.memory.clone()),
             tier,
             regions,
             mounted: Vec::new(),
@@ -140,6 +142,7 @@ impl Duty {
         tokio::select! {
             end = pings => end,
             end = obedience => end,
+            error = self.foreign.serve(session, joined.member) => self.heed(Err(error)),
             error = session.closed() => Err(End::Lost(error)),
         }
     }
@@ -157,6 +160,7 @@ impl Duty {
         for segment in self.mounted.drain(..) {
             self.tier.unmount(segment);
         }
+        self.foreign.part();
         let offer = MemberOffer {
             address: self.address.clone().into(),
             in_process: false,
@@ -188,6 +192,10 @@ impl Duty {
                 .map_err(End::Lost)?;
             self.mounted.push(segment);
         }
+        self.foreign
+            .rejoin(session, joined.member, self.highest_era)
+            .await
+            .map_err(End::Lost)?;
         self.highest_era = self.highest_era.max(joined.era);
         self.joined = Some(joined);
         self.post.send_modify(|post| post.mounted = true);
@@ -222,7 +230,8 @@ impl Duty {
         };
         let goodbye = async {
             let session = self.connect().await?;
-            for segment in &self.mounted {
+            let hosted = self.foreign.segments();
+            for segment in self.mounted.iter().chain(&hosted) {
                 session.unmount(joined.member, *segment, grace).await?;
             }
             let began = tokio::time::Instant::now();

@@ -8,7 +8,9 @@
 pub mod memory;
 pub mod node;
 
+mod clock;
 mod duty;
+mod foreign;
 
 pub use memory::MemoryOptions;
 pub use node::{Node, NodeOptions};

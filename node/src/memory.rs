@@ -19,6 +19,8 @@ pub struct MemoryOptions {
     pub populate: bool,
     /// Bind the memory to this NUMA node.
     pub numa_node: Option<u32>,
+    /// The most bytes that foreign clients may mount here beside `dram`; as much again as `dram` when not set, 0 for none.
+    pub hosted_max: Option<ByteCount>,
 }
 
 impl Default for MemoryOptions {
@@ -29,6 +31,7 @@ impl Default for MemoryOptions {
             pages: Pages::Normal,
             populate: false,
             numa_node: None,
+            hosted_max: None,
         }
     }
 }
@@ -40,17 +43,33 @@ impl MemoryOptions {
     /// `InvalidParams` for numbers that cannot be, `NoAvailableHandle` when the machine does not have the memory.
     pub fn map(&self, name: impl Fn(u16) -> String) -> Result<Vec<Arc<Region>>> {
         self.check()?;
-        let map = |number| {
-            let region = Region::create(&RegionOptions {
-                len: self.dram.0 / u64::from(self.segments),
-                pages: self.pages,
-                populate: self.populate,
-                numa_node: self.numa_node,
-                name: name(number),
-            })?;
-            Ok(Arc::new(region))
-        };
+        let each = ByteCount(self.dram.0 / u64::from(self.segments));
+        let map = |number| Ok(Arc::new(self.map_one(name(number), each)?));
         (0..self.segments).map(map).collect()
+    }
+
+    fn map_one(&self, name: String, len: ByteCount) -> Result<Region> {
+        Region::create(&RegionOptions {
+            len: len.0,
+            pages: self.pages,
+            populate: self.populate,
+            numa_node: self.numa_node,
+            name,
+        })
+    }
+
+    /// Maps one more region of the same kind.
+    ///
+    /// # Errors
+    /// `NoAvailableHandle` when the machine does not have the memory.
+    pub(crate) fn region(&self, name: String, len: ByteCount) -> Result<Region> {
+        is_available(len)?;
+        self.map_one(name, len)
+    }
+
+    /// The most bytes that foreign clients may mount.
+    pub(crate) fn hosted_max(&self) -> ByteCount {
+        self.hosted_max.unwrap_or(self.dram)
     }
 
     fn check(&self) -> Result<()> {
@@ -65,19 +84,20 @@ impl MemoryOptions {
                 self.dram
             ));
         }
-        let Some(available) = available_memory() else {
-            return Ok(());
-        };
-        if self.dram > available {
-            return Err(Error::new(
-                Code::NoAvailableHandle,
-                format!(
-                    "{} of memory was asked for, this machine has {available} available: give less",
-                    self.dram
-                ),
-            ));
-        }
-        Ok(())
+        is_available(self.dram)
+    }
+}
+
+/// Whether the machine has so much memory, as far as it can be known.
+fn is_available(wanted: ByteCount) -> Result<()> {
+    match available_memory() {
+        Some(available) if wanted > available => Err(Error::new(
+            Code::NoAvailableHandle,
+            format!(
+                "{wanted} of memory was asked for, this machine has {available} available: give less"
+            ),
+        )),
+        _ => Ok(()),
     }
 }
 

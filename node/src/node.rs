@@ -1,6 +1,7 @@
 //! The node as a process owns it: start it, ask it, stop it.
 
 use crate::{
+    clock::Uptime,
     duty::{Duty, Post},
     memory::MemoryOptions,
 };
@@ -83,7 +84,7 @@ impl Node {
             .advertise
             .clone()
             .unwrap_or_else(|| bound.to_string());
-        let tier = Arc::new(DramTier::new(MemberId(0)));
+        let tier = Arc::new(DramTier::with_tokens(MemberId(0), Arc::new(Uptime::new())));
         let server = Server::new(tier.clone(), options.limits.clone());
         let serving = {
             let server = server.clone();

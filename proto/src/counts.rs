@@ -77,8 +77,26 @@ kinds! {
         Watch = "watch",
         /// A report on an order.
         Report = "report",
-        /// Any call of the seed's service.
-        Seed = "seed",
+        /// `GetReplicaList` of the seed's service.
+        SeedGetReplicaList = "seed_get_replica_list",
+        /// `GetReplicaListByRegex` of the seed's service.
+        SeedGetReplicaListByRegex = "seed_get_replica_list_by_regex",
+        /// `BatchQueryIp` of the seed's service.
+        SeedBatchQueryIp = "seed_batch_query_ip",
+        /// `BatchReplicaClear` of the seed's service.
+        SeedBatchReplicaClear = "seed_batch_replica_clear",
+        /// `PutStart` of the seed's service.
+        SeedPutStart = "seed_put_start",
+        /// `PutEnd` of the seed's service.
+        SeedPutEnd = "seed_put_end",
+        /// `Remove` of the seed's service.
+        SeedRemove = "seed_remove",
+        /// `RemoveByRegex` of the seed's service.
+        SeedRemoveByRegex = "seed_remove_by_regex",
+        /// `MountSegment` of the seed's service.
+        SeedMountSegment = "seed_mount_segment",
+        /// `UnmountSegment` of the seed's service.
+        SeedUnmountSegment = "seed_unmount_segment",
     }
 }
 

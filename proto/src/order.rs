@@ -4,46 +4,9 @@
 //! The partition's process orders, the node carries out and reports under the same serial number. Orders come at least once:
 //! one that comes again is answered again.
 
-use std::time::Duration;
 use ziggurat_base::{ByteCount, Crc32, Job, MemberId, Placement, SegmentId, Ticket};
 use ziggurat_engine::command::Answer;
-
-/// What the bearer of a token may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TokenUse {
-    /// Read the bytes of the version.
-    Read,
-    /// Write them, until the version is fenced or proved.
-    Write,
-}
-
-/// A token and the payload range that it stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenRange {
-    /// Unguessable, unique in the era.
-    pub token: u64,
-    /// First payload byte.
-    pub offset: u64,
-    /// Payload bytes.
-    pub len: u64,
-}
-
-/// Tokens that the node honours from now on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announce {
-    /// The version.
-    pub ticket: Ticket,
-    /// Where its payload lies.
-    pub placement: Placement,
-    /// Bytes of the whole payload.
-    pub object_len: u64,
-    /// What the tokens are good for.
-    pub allows: TokenUse,
-    /// How long, from the moment the order was received. A write ends earlier by a fence.
-    pub span: Duration,
-    /// The tokens.
-    pub tokens: Vec<TokenRange>,
-}
+pub use ziggurat_engine::token::{Announce, TokenRange, TokenUse};
 
 /// Asks the owner of memory for the sum of a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]

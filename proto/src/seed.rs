@@ -22,7 +22,7 @@ pub mod message {
 mod service;
 
 #[cfg(any(test, feature = "testkit"))]
-pub(crate) use convert::put as check_put;
+pub(crate) use convert::{clear as check_clear, put as check_put};
 pub(crate) use http2::{PREFACE, serve};
 
 use std::fmt;
@@ -132,7 +132,7 @@ impl SeedPut<'_> {
 pub struct Clear<'a> {
     /// The objects.
     pub keys: Vec<Key<'a>>,
-    /// Their owner; others' objects are passed over.
+    /// Who clears. Puts name nobody, so it is not compared with anything.
     pub client: ClientId,
     /// Only replicas on this segment; all when absent.
     pub segment: Option<&'a str>,
@@ -154,7 +154,7 @@ pub trait SeedBackend: Send + Sync {
         &'a self,
         clients: &'a [ClientId],
     ) -> Job<'a, Answer<Vec<ClientAddresses>>>;
-    /// Removes objects of an owner whose leases have ended; which keys it did remove.
+    /// Clears what nobody uses: objects whose leases have ended, or what lies of them on one segment; of which keys it did.
     fn batch_replica_clear<'a>(&'a self, clear: &'a Clear<'a>) -> Job<'a, Answer<Vec<ObjectKey>>>;
     /// Reserves space; completes when every node has acknowledged the tokens of its replicas.
     fn put_start<'a>(&'a self, peer: Peer, put: &'a SeedPut<'a>) -> Job<'a, Answer<Vec<Replica>>>;

@@ -4,7 +4,7 @@
 use std::io::BufReader;
 use ziggurat_base::{
     ByteCount, ChunkTable, Crc32, Key, SegmentId,
-    frame::{HEADER_LEN, Header, Span},
+    frame::{HEADER_LEN, Header, Span, TokenSpan},
     unit::parse_span,
 };
 use ziggurat_engine::catalog::Matcher;
@@ -16,11 +16,13 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("frame_header", frame_header),
     ("frame_span", frame_span),
+    ("frame_token", frame_token),
     ("chunk_table", chunk_table),
     ("trace", trace),
     ("units", units),
     ("pattern", pattern),
     ("data_hello", data_hello),
+    ("message", message),
 ];
 
 /// A frame header: what is accepted encodes to the same bytes.
@@ -39,6 +41,14 @@ pub fn frame_span(bytes: &[u8]) {
         span.encode_into(&mut again);
         assert_eq!(again, bytes, "a span has one encoding");
         assert!(span.offset + span.len <= span.object_len);
+    }
+}
+
+/// The meta of a read or write by token: what is accepted encodes to the same bytes.
+pub fn frame_token(bytes: &[u8]) {
+    if let Ok(span) = TokenSpan::decode(bytes) {
+        assert_eq!(span.encode().as_slice(), bytes, "a span has one encoding");
+        assert!(span.offset.checked_add(span.len).is_some());
     }
 }
 
@@ -89,5 +99,12 @@ pub fn pattern(bytes: &[u8]) {
 pub fn data_hello(bytes: &[u8]) {
     if let Ok(hello) = ziggurat_transport::hello::Hello::decode(bytes) {
         assert_eq!(hello.encode().as_slice(), bytes, "a hello has one encoding");
+    }
+}
+
+/// A message of the control protocol or of the seed's: the first byte is the number of items that were asked for.
+pub fn message(bytes: &[u8]) {
+    if let Some((count, bytes)) = bytes.split_first() {
+        ziggurat_proto::testkit::decode_any(bytes, usize::from(*count));
     }
 }

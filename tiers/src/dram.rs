@@ -7,6 +7,7 @@
 
 mod latch;
 mod slot;
+mod token;
 mod walk;
 
 use latch::Latch;
@@ -18,11 +19,12 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
+use token::Desk;
 use walk::Walk;
 use ziggurat_base::{
-    CHUNK, Code, Crc32, Error, Extent, MemberId, Placement, Result, SegmentId, Ticket,
+    CHUNK, Clock, Code, Crc32, Error, Extent, MemberId, Placement, Result, SegmentId, Ticket,
     checksum::{Summer, chunk_count, table_len},
-    frame::Span,
+    frame::{Span, TokenSpan},
     memory::Region,
 };
 use ziggurat_engine::{
@@ -36,6 +38,8 @@ use ziggurat_engine::{
 pub struct DramTier {
     member: AtomicU64,
     shared: Arc<Shared>,
+    /// What foreign clients may do; only with a clock.
+    desk: Option<Arc<Desk>>,
 }
 
 #[derive(Debug, Default)]
@@ -129,6 +133,16 @@ impl DramTier {
         Self {
             member: AtomicU64::new(member.0),
             shared: Arc::default(),
+            desk: None,
+        }
+    }
+
+    /// A tier that serves foreign clients too, whose tokens end by this clock.
+    #[must_use]
+    pub fn with_tokens(member: MemberId, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            desk: Some(Arc::new(Desk::new(clock))),
+            ..Self::new(member)
         }
     }
 
@@ -181,8 +195,17 @@ impl DramTier {
             state.shelf.unmount(segment);
             state.segments.remove(&segment)?
         };
+        if let Some(desk) = &self.desk {
+            desk.unmount(segment);
+        }
         mounted.latches.values().for_each(|latch| latch.stop());
         Some(mounted.region)
+    }
+
+    /// Whether a segment is mounted.
+    #[must_use]
+    pub fn has(&self, segment: SegmentId) -> bool {
+        self.shared.lock().segments.contains_key(&segment)
     }
 
     /// Refuses `ticket` in its space from now on. When this returns, its writes under way there have moved their last
@@ -192,6 +215,14 @@ impl DramTier {
     /// [`Code::SegmentNotFound`]: the space is gone, and with it all that could be damaged. [`Code::InvalidReplica`]
     /// outside the segment.
     pub fn fence(&self, ticket: Ticket, placement: &Placement) -> Result<()> {
+        if let Some(desk) = &self.desk {
+            desk.fence(ticket, placement.segment);
+        }
+        self.stop(ticket, placement)
+    }
+
+    /// [`DramTier::fence`], but for what foreign clients were told.
+    fn stop(&self, ticket: Ticket, placement: &Placement) -> Result<()> {
         let latches = {
             let mut state = self.shared.lock();
             let writes = state.shelf.fence(ticket, placement)?;
@@ -216,7 +247,8 @@ impl DramTier {
                 format!("the parts of a payload do not add up to {} bytes", op.len),
             ));
         }
-        let writing = self.admit(access(op.ticket, op.target), placement, 0, op.len)?;
+        let touched = to_write(placement, 0, op.len);
+        let writing = self.admit(access(op.ticket, op.target), &touched)?;
         let mut walk = Walk::new(&placement.extents, 0, op.len);
         let mut summer = Summer::default();
         for part in op.parts {
@@ -285,21 +317,14 @@ impl DramTier {
         ))
     }
 
-    /// Admits a write of a range and stops whatever it displaces, so that the first byte may be moved.
-    fn admit(
-        &self,
-        access: Access,
-        placement: &Placement,
-        offset: u64,
-        len: u64,
-    ) -> Result<Writing> {
+    /// Admits a write and stops whatever it displaces, so that the first byte may be moved.
+    fn admit(&self, access: Access, touched: &[Extent]) -> Result<Writing> {
         self.is_for_us(access.member)?;
-        let touched = to_write(placement, offset, len);
         let latch = Arc::new(Latch::new(access.ticket));
         let mut state = self.shared.lock();
         let admitted = state
             .shelf
-            .begin_write(access.ticket, access.segment, &touched)?;
+            .begin_write(access.ticket, access.segment, touched)?;
         let here = state
             .segments
             .get_mut(&access.segment)
@@ -336,7 +361,8 @@ impl DramTier {
 impl Host for DramTier {
     fn open_write(&self, access: Access, span: &Span) -> Result<Box<dyn WriteSlot>> {
         is_here(access, span)?;
-        let writing = self.admit(access, &span.placement, span.offset, span.len)?;
+        let touched = to_write(&span.placement, span.offset, span.len);
+        let writing = self.admit(access, &touched)?;
         Ok(Box::new(slot::DramWrite::new(writing, span)))
     }
 
@@ -349,6 +375,14 @@ impl Host for DramTier {
         Ok(Box::new(slot::DramRead::new(
             shared, region, access, extents, span,
         )))
+    }
+
+    fn open_token_write(&self, span: &TokenSpan) -> Result<Box<dyn WriteSlot>> {
+        self.token_write(span)
+    }
+
+    fn open_token_read(&self, span: &TokenSpan) -> Result<Box<dyn ReadSlot>> {
+        self.token_read(span)
     }
 }
 

@@ -82,6 +82,8 @@ settings! {
         populate: bool = OpenOptions::default().memory.populate;
         /// Bind the memory to this NUMA node.
         numa_node: Option<u32> = OpenOptions::default().memory.numa_node;
+        /// The most memory that foreign clients may mount on this node beside its own; as much as `dram` when not set.
+        hosted_max: Option<ByteCount> = OpenOptions::default().memory.hosted_max;
         /// How long a node that starts waits for its master.
         join_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=DAY;
         /// How long a node that is told to stop keeps its objects readable.

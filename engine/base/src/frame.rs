@@ -10,6 +10,10 @@
 //! of payload, and `table len` bytes of chunk sums. `crc` is the CRC-32 of the 60 bytes before it. Everything that comes
 //! from outside is bounded before it is believed; see docs/formats/frame.md.
 
+mod token;
+
+pub use token::{TOKEN_SPAN_LEN, TokenSpan};
+
 use crate::{
     CHUNK, Code, Error, Extent, Extents, MemberId, Placement, SegmentId, Ticket,
     checksum::{chunk_count, table_len},
@@ -39,9 +43,9 @@ pub enum Kind {
     Hello = 1,
     /// Answer to `Hello`.
     Welcome = 2,
-    /// Write a payload range: meta is a [`Span`], then body, then the sums of its chunks.
+    /// Write a payload range: meta is a [`Span`] (or a [`TokenSpan`]), then body, then the sums of its chunks.
     Write = 3,
-    /// Read a payload range: meta is a [`Span`].
+    /// Read a payload range: meta is a [`Span`] (or a [`TokenSpan`]).
     Read = 4,
     /// Answer to `Write` or `Read`: the body, then for a read the sums asked for.
     Done = 5,
@@ -68,6 +72,11 @@ impl Kind {
 
 /// Flag of a `Read`: send the whole chunk table before the body.
 pub const WANT_TABLE: u16 = 1;
+
+/// Flag of a `Write` or `Read` of a foreign client: the bytes are named by a token in place of ticket, member, segment and
+/// extents. Meta is a [`TokenSpan`]; ticket, member and segment of the header are zero. A write may leave its sums out; its
+/// chunks, and those of a read with [`WANT_TABLE`], count from the start of the range. See docs/seed-protocol.md.
+pub const BY_TOKEN: u16 = 2;
 
 /// A checked header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -226,8 +226,14 @@ fn no_memory(len: u64, cause: &io::Error) -> Error {
     )
 }
 
+/// The longest name that the system gives to a memory file.
+const FILE_NAME_LEN_MAX: usize = 249;
+
 fn memory_file(options: &RegionOptions) -> Result<OwnedFd, Error> {
-    let name = CString::new(format!("ziggurat-{}", options.name))
+    let mut name = format!("ziggurat-{}", options.name).into_bytes();
+    // It is only for whoever looks at the process.
+    name.truncate(FILE_NAME_LEN_MAX);
+    let name = CString::new(name)
         .map_err(|_| Error::new(Code::InvalidParams, "a region's name has a zero byte"))?;
     let huge = match options.pages {
         Pages::Normal => 0,

@@ -2,7 +2,7 @@
 
 use super::{Catalog, TENANTS_MAX};
 use crate::{
-    command::{Answer, MemberOffer, SegmentOffer, SegmentStat},
+    command::{Answer, MemberOffer, NAME_LEN_MAX, SegmentOffer, SegmentStat},
     member::{Member, MemberEvent},
     segment::{Segment, SegmentEvent},
     space::GRAIN,
@@ -12,9 +12,6 @@ use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, SegmentId, TenantId, 
 
 /// The most members at a time.
 const MEMBERS_MAX: usize = 65_536;
-
-/// The longest name of a segment, in bytes.
-const NAME_LEN_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct MemberRow {

@@ -108,7 +108,7 @@ impl Catalog {
     }
 
     /// Ends a replica that no reader can be using; hands it back when one may be.
-    fn retire_record(
+    pub(super) fn retire_record(
         &mut self,
         now: Timestamp,
         until: Timestamp,

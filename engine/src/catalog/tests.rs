@@ -697,3 +697,59 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
 }
 
 mod history;
+
+impl Rig {
+    fn clear(&mut self, text: &str, segment: Option<&str>) -> bool {
+        let keys = [key(text)];
+        let keys = Keys {
+            tenant: TENANT,
+            keys: &keys,
+        };
+        self.catalog.clear(self.now, keys, segment)[0]
+    }
+
+    fn put_on_both(&mut self, text: &str, len: u64) {
+        let wish = Wish {
+            replicas: 2,
+            ..Wish::default()
+        };
+        let Ok(PutAnswer::Granted(grant)) = self.start_wish(text, len, &wish) else {
+            panic!("{text} is granted");
+        };
+        assert_eq!(self.end(grant.ticket), Ok(2));
+    }
+}
+
+#[test]
+fn clearing_takes_what_nobody_uses() {
+    let mut rig = Rig::new(Config::default(), &[1 << 20, 1 << 20]);
+    for (text, len) in [("small", 100), ("large", 200_000)] {
+        rig.put_on_both(text, len);
+        assert!(!rig.clear(text, Some("elsewhere")) && !rig.clear("absent", None));
+        rig.locate(text).unwrap().unwrap();
+        assert!(
+            !rig.clear(text, Some("seg0")) && !rig.clear(text, None),
+            "leased"
+        );
+        rig.pass(10_000);
+        assert!(rig.clear(text, Some("seg0")));
+        assert!(!rig.clear(text, Some("seg0")), "nothing is left there");
+        let left = rig.locate(text).unwrap().unwrap();
+        let targets = left.replicas.as_slice();
+        assert_eq!(
+            (targets.len(), targets[0].placement.segment),
+            (1, rig.segments[1])
+        );
+        rig.pass(10_000);
+        assert!(rig.clear(text, Some("seg1")), "its last replica");
+        assert_eq!(rig.locate(text), Ok(None));
+        rig.put_on_both(text, len);
+        assert!(rig.clear(text, None));
+        assert_eq!(rig.locate(text), Ok(None));
+    }
+    let open = rig.granted("open", 100).ticket;
+    assert!(!rig.clear("open", None) && !rig.clear("open", Some("seg0")));
+    rig.end(open).unwrap();
+    assert!(rig.clear("open", None));
+    assert_eq!(rig.catalog.stats().used, 0);
+}

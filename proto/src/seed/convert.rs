@@ -132,7 +132,7 @@ pub(super) fn client(uuid: &Uuid) -> ClientId {
 ///
 /// # Errors
 /// `InvalidParams` without an owner, or with too many keys.
-pub(super) fn clear(request: &BatchReplicaClearRequest) -> Result<Clear<'_>, Error> {
+pub(crate) fn clear(request: &BatchReplicaClearRequest) -> Result<Clear<'_>, Error> {
     check_count(request.object_keys.len())?;
     let owner = request.client_id.as_ref();
     let owner = owner.ok_or_else(|| wrong("client_id is missing".into()))?;

@@ -23,13 +23,13 @@ impl SeedService {
     /// empty after a failure.
     async fn answer<T: Default, R>(
         &self,
+        kind: CallKind,
         work: impl Future<Output = Answer<T>>,
         compose: impl FnOnce(i32, T) -> R,
     ) -> Result<Response<R>, Status> {
         let started = Instant::now();
         let outcome = work.await;
-        self.counts
-            .call(CallKind::Seed, started.elapsed(), outcome.is_ok());
+        self.counts.call(kind, started.elapsed(), outcome.is_ok());
         let (code, value, error) = match outcome {
             Ok(value) => (Code::Ok, value, None),
             Err(error) => (error.code(), T::default(), Some(error)),
@@ -69,10 +69,14 @@ impl MasterService for SeedService {
                 .await?;
             Ok(convert::replica_list(&list))
         };
-        self.answer(work, |status_code, replica_list| GetReplicaListResponse {
-            status_code,
-            replica_list,
-        })
+        self.answer(
+            CallKind::SeedGetReplicaList,
+            work,
+            |status_code, replica_list| GetReplicaListResponse {
+                status_code,
+                replica_list,
+            },
+        )
         .await
     }
 
@@ -94,12 +98,14 @@ impl MasterService for SeedService {
             });
             Ok(entries.collect::<HashMap<_, _>>())
         };
-        self.answer(work, |status_code, object_map| {
-            GetReplicaListByRegexResponse {
+        self.answer(
+            CallKind::SeedGetReplicaListByRegex,
+            work,
+            |status_code, object_map| GetReplicaListByRegexResponse {
                 status_code,
                 object_map,
-            }
-        })
+            },
+        )
         .await
     }
 
@@ -117,10 +123,14 @@ impl MasterService for SeedService {
                 .map(|(client, ip_addresses)| (client.to_string(), IpAddressList { ip_addresses }));
             Ok(entries.collect::<HashMap<_, _>>())
         };
-        self.answer(work, |status_code, client_ip_map| BatchQueryIpResponse {
-            status_code,
-            client_ip_map,
-        })
+        self.answer(
+            CallKind::SeedBatchQueryIp,
+            work,
+            |status_code, client_ip_map| BatchQueryIpResponse {
+                status_code,
+                client_ip_map,
+            },
+        )
         .await
     }
 
@@ -137,12 +147,14 @@ impl MasterService for SeedService {
             };
             Ok(cleared.iter().map(text).collect::<Vec<_>>())
         };
-        self.answer(work, |status_code, cleared_keys| {
-            BatchReplicaClearResponse {
+        self.answer(
+            CallKind::SeedBatchReplicaClear,
+            work,
+            |status_code, cleared_keys| BatchReplicaClearResponse {
                 status_code,
                 cleared_keys,
-            }
-        })
+            },
+        )
         .await
     }
 
@@ -156,9 +168,11 @@ impl MasterService for SeedService {
             let list = self.backend.put_start(self.peer, &put).await?;
             Ok(convert::replica_list(&list))
         };
-        self.answer(work, |status_code, replica_list| PutStartResponse {
-            status_code,
-            replica_list,
+        self.answer(CallKind::SeedPutStart, work, |status_code, replica_list| {
+            PutStartResponse {
+                status_code,
+                replica_list,
+            }
         })
         .await
     }
@@ -169,8 +183,10 @@ impl MasterService for SeedService {
     ) -> Result<Response<PutEndResponse>, Status> {
         let request = request.into_inner();
         let work = async { self.backend.put_end(self.peer, key(&request.key)?).await };
-        self.answer(work, |status_code, ()| PutEndResponse { status_code })
-            .await
+        self.answer(CallKind::SeedPutEnd, work, |status_code, ()| {
+            PutEndResponse { status_code }
+        })
+        .await
     }
 
     async fn remove(
@@ -179,8 +195,10 @@ impl MasterService for SeedService {
     ) -> Result<Response<RemoveResponse>, Status> {
         let request = request.into_inner();
         let work = async { self.backend.remove(self.peer, key(&request.key)?).await };
-        self.answer(work, |status_code, ()| RemoveResponse { status_code })
-            .await
+        self.answer(CallKind::SeedRemove, work, |status_code, ()| {
+            RemoveResponse { status_code }
+        })
+        .await
     }
 
     async fn remove_by_regex(
@@ -195,10 +213,14 @@ impl MasterService for SeedService {
                 .await?;
             Ok(Some(i64::try_from(removed).unwrap_or(i64::MAX)))
         };
-        self.answer(work, |status_code, removed_count| RemoveByRegexResponse {
-            status_code,
-            removed_count,
-        })
+        self.answer(
+            CallKind::SeedRemoveByRegex,
+            work,
+            |status_code, removed_count| RemoveByRegexResponse {
+                status_code,
+                removed_count,
+            },
+        )
         .await
     }
 
@@ -217,8 +239,10 @@ impl MasterService for SeedService {
                 .mount_segment(self.peer, name, request.size)
                 .await
         };
-        self.answer(work, |status_code, ()| MountSegmentResponse { status_code })
-            .await
+        self.answer(CallKind::SeedMountSegment, work, |status_code, ()| {
+            MountSegmentResponse { status_code }
+        })
+        .await
     }
 
     async fn unmount_segment(
@@ -230,8 +254,8 @@ impl MasterService for SeedService {
             let name = name(&request.segment_name)?;
             self.backend.unmount_segment(self.peer, name).await
         };
-        self.answer(work, |status_code, ()| UnmountSegmentResponse {
-            status_code,
+        self.answer(CallKind::SeedUnmountSegment, work, |status_code, ()| {
+            UnmountSegmentResponse { status_code }
         })
         .await
     }

@@ -29,4 +29,11 @@ pub fn decode_any(bytes: &[u8], count: usize) {
     let _ = wire::Report::decode(bytes).map(order::report);
     let _ = wire::Place::decode(bytes).map(|m| places::unpack(Some(&m)));
     let _ = message::PutStartRequest::decode(bytes).map(|m| crate::seed::check_put(&m).is_ok());
+    let _ = message::BatchReplicaClearRequest::decode(bytes)
+        .map(|m| crate::seed::check_clear(&m).is_ok());
+    let _ = message::MountSegmentRequest::decode(bytes);
+    let _ = message::GetReplicaListRequest::decode(bytes);
+    let _ = message::BatchQueryIpRequest::decode(bytes);
+    let _ = message::GetReplicaListByRegexResponse::decode(bytes);
+    let _ = message::BatchQueryIpResponse::decode(bytes);
 }

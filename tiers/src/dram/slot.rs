@@ -26,6 +26,21 @@ impl DramWrite {
             table: table_part(&span.placement, span.offset, span.len),
         }
     }
+
+    /// A write that has no sums to lay.
+    pub(super) fn without_table(writing: Writing, walk: Walk) -> Self {
+        Self {
+            writing,
+            chunks: 0,
+            table: None,
+            walk,
+        }
+    }
+
+    /// Does something for the write, unless it was stopped; it is not stopped meanwhile.
+    pub(super) fn hold<R>(&self, what: impl FnOnce() -> Result<R>) -> Result<R> {
+        self.writing.latch.hold(what)
+    }
 }
 
 impl WriteSlot for DramWrite {

@@ -1,6 +1,6 @@
 //! One connection of a server: greeting, then requests one after the other.
 
-use super::Shared;
+use super::{Shared, ask::Ask};
 use crate::{
     counts::{Fault, add},
     hello::{DATA_VERSIONS, Hello, Versions},
@@ -10,9 +10,8 @@ use std::io;
 use tokio::net::TcpStream;
 use ziggurat_base::{
     Code, Error,
-    frame::{HEADER_LEN, Header, Kind, Span},
+    frame::{HEADER_LEN, Header, Kind},
 };
-use ziggurat_engine::port::Access;
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -63,15 +62,10 @@ impl<'a> Connection<'a> {
         while let Some(header) = self.next_request().await? {
             tokio::task::consume_budget().await;
             add(&self.shared.counters.frames_in, 1);
-            let span = self.span(&header).await?;
-            let access = Access {
-                member: header.member,
-                segment: header.segment,
-                ticket: header.ticket,
-            };
+            let ask = self.ask(&header).await?;
             match header.kind {
-                Kind::Write => self.write(&header, access, &span).await?,
-                Kind::Read => self.read(&header, access, &span).await?,
+                Kind::Write => self.write(&header, &ask).await?,
+                Kind::Read => self.read(&header, &ask).await?,
                 _ => return Err(Closed::By(Fault::Kind)),
             }
             if self.outbound.is_full() {
@@ -168,26 +162,16 @@ impl<'a> Connection<'a> {
         Ok(())
     }
 
-    /// The range that a request is about, checked against its header.
-    async fn span(&mut self, header: &Header) -> Step<Span> {
+    /// What a request is about.
+    async fn ask(&mut self, header: &Header) -> Step<Ask> {
         if header.meta_len > SPAN_LEN_MAX {
             return Err(Closed::By(Fault::Length));
         }
         let len = header.meta_len as usize;
         self.need(len).await?;
-        let span = Span::decode(&self.inbound.unread()[..len], header.segment)
-            .map_err(|_| Closed::By(Fault::Span))?;
+        let ask = Ask::decode(header, &self.inbound.unread()[..len]).map_err(Closed::By)?;
         self.inbound.skip(len);
-        let fits = match header.kind {
-            Kind::Write => {
-                header.body_len == span.len && u64::from(header.table_len) == 4 * span.chunks()
-            }
-            _ => header.body_len == 0 && header.table_len == 0,
-        };
-        if !fits {
-            return Err(Closed::By(Fault::Length));
-        }
-        Ok(span)
+        Ok(ask)
     }
 
     /// Receives and forgets `left` bytes, so that the next frame is found.

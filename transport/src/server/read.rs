@@ -1,6 +1,9 @@
 //! A read: bytes go straight from the segment to the socket; a last frame says whether they may be believed.
 
-use super::connection::{Connection, Step};
+use super::{
+    ask::Ask,
+    connection::{Connection, Step},
+};
 use crate::{
     counts::add,
     wire::{INLINE_MAX, Then},
@@ -8,17 +11,15 @@ use crate::{
 use std::io;
 use ziggurat_base::{
     CHUNK, Code, Error,
-    frame::{Header, Kind, META_LEN_MAX, Span, WANT_TABLE},
+    frame::{Header, Kind, META_LEN_MAX, WANT_TABLE},
 };
-use ziggurat_engine::port::{Access, ReadSlot};
+use ziggurat_engine::port::ReadSlot;
 
 impl Connection<'_> {
     /// Serves one read: `Done`, table, payload, `Sealed`; or a `Done` that says why not.
-    pub(super) async fn read(&mut self, header: &Header, access: Access, span: &Span) -> Step<()> {
-        let opened = self
-            .shared
-            .host
-            .open_read(access, span)
+    pub(super) async fn read(&mut self, header: &Header, ask: &Ask) -> Step<()> {
+        let opened = ask
+            .open_read(&*self.shared.host)
             .and_then(|slot| open(header, slot));
         let (mut slot, table) = match opened {
             Ok(opened) => opened,
