@@ -6,11 +6,14 @@
 
 pub mod format;
 
+pub mod offline;
+
 mod append;
 mod clean;
 mod logfile;
 mod read;
 mod recover;
+mod scan;
 mod tombs;
 
 pub use append::{Item, Source};
@@ -24,6 +27,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
     time::Duration,
 };
 use tombs::Tombs;
@@ -91,7 +95,14 @@ pub enum News {
     /// The version is on disk, as persistent as the setting says.
     Present(Ticket),
     /// The version could not be written, and no restart will find it.
-    Refused(Ticket),
+    Refused {
+        /// Its tenant.
+        tenant: Box<str>,
+        /// Its key.
+        key: ObjectKey,
+        /// The version.
+        ticket: Ticket,
+    },
     /// It is not held any more and will not come back.
     Gone {
         /// Its tenant.
@@ -177,8 +188,12 @@ struct State {
     /// Where else a version may be on disk: older copies, and writes that were begun and did not succeed. A version is
     /// not dead for good while one of them could be found by a restart.
     shadows: BTreeMap<Ticket, BTreeSet<u32>>,
+    /// Versions that were discarded while they were being written: they do not become held.
+    doomed: BTreeSet<Ticket>,
     next_file: u32,
     news: Vec<News>,
+    /// Who waits for news.
+    listener: Option<Waker>,
     full_until: Option<Timestamp>,
     highest: Ticket,
     stats: Stats,
@@ -236,6 +251,9 @@ impl State {
         let shadows = self.shadows.remove(&ticket).unwrap_or_default();
         let files = shadows.into_iter().chain(held.map(|held| held.spot.file));
         let tombs: Vec<_> = files.map(|file| Tomb { file, ticket }).collect();
+        if held.is_none() && !tombs.is_empty() {
+            self.doomed.insert(ticket);
+        }
         (!tombs.is_empty()).then_some((tombs, news))
     }
 
@@ -317,6 +335,34 @@ impl SsdTier {
     #[must_use]
     pub fn take_news(&self) -> Vec<News> {
         std::mem::take(&mut self.lock().news)
+    }
+
+    /// As [`SsdTier::take_news`], once there is some. One caller waits at a time: a later one takes its place.
+    pub async fn next_news(&self) -> Vec<News> {
+        std::future::poll_fn(|context| {
+            let mut state = self.lock();
+            if state.news.is_empty() {
+                state.listener = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(std::mem::take(&mut state.news))
+        })
+        .await
+    }
+
+    /// Adds news, and wakes who waits for some.
+    fn tell(&self, news: impl IntoIterator<Item = News>) {
+        let listener = {
+            let mut state = self.lock();
+            state.news.extend(news);
+            if state.news.is_empty() {
+                return;
+            }
+            state.listener.take()
+        };
+        if let Some(listener) = listener {
+            listener.wake();
+        }
     }
 
     /// Looks at the records, a page at a time; see [`Holdings::walk`].

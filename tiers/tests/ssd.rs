@@ -5,6 +5,8 @@
 mod crash;
 #[path = "ssd/format.rs"]
 mod format;
+#[path = "ssd/offline.rs"]
+mod offline;
 #[path = "ssd/rig.rs"]
 mod rig;
 #[path = "ssd/rot.rs"]
@@ -13,8 +15,8 @@ mod rot;
 mod space;
 
 use rig::{Object, Rig};
-use ziggurat_base::{CHUNK, Code, Crc32, Ticket};
-use ziggurat_tiers::ssd::{News, Wanted};
+use ziggurat_base::{CHUNK, Code, Crc32, Result, Ticket};
+use ziggurat_tiers::ssd::{News, Source, SsdTier, Wanted};
 
 #[test]
 fn what_is_written_is_read_whole_and_in_ranges() {
@@ -122,6 +124,41 @@ fn what_is_discarded_is_gone_for_good() {
         live.iter()
             .all(|object| rig.get(object).unwrap() == object.payload())
     );
+}
+
+#[test]
+fn what_is_discarded_while_it_is_written_does_not_become_held() {
+    let rig = Rig::new();
+    rig.append(&[Object::new(1, 100)])[0].as_ref().unwrap();
+    let object = Object::new(2, 5000);
+    let payload = object.payload();
+    let mut source = Interrupted {
+        payload: &payload,
+        tier: &rig.tier,
+        ticket: object.ticket,
+    };
+    let mut items = [rig::item(&object, &mut source)];
+    pollster::block_on(rig.tier.append(&mut items))[0]
+        .as_ref()
+        .unwrap();
+    assert!(!rig.tier.holds(object.ticket));
+    assert_eq!(rig.tier.take_news(), [News::Present(Ticket(1))]);
+    let rig = rig.restart();
+    assert!(!rig.tier.holds(object.ticket));
+}
+
+/// Somebody discards the version in the middle of its way.
+struct Interrupted<'a> {
+    payload: &'a [u8],
+    tier: &'a SsdTier,
+    ticket: Ticket,
+}
+
+impl Source for Interrupted<'_> {
+    fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>> {
+        pollster::block_on(self.tier.discard(&[self.ticket]))?;
+        self.payload.fill(offset, into)
+    }
 }
 
 #[test]

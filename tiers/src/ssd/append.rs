@@ -186,7 +186,7 @@ impl SsdTier {
         }
         for (item, answer) in items.iter().zip(&answers) {
             if answer.is_err() {
-                self.refuse(item.ticket).await;
+                self.refuse(item.ticket, &item.names).await;
             }
         }
         answers
@@ -379,9 +379,13 @@ impl SsdTier {
 
     /// Takes records on that are as persistent as they are meant to be.
     fn take_on(&self, file: &LogFile, records: &[Record], origin: Origin) {
+        let mut told = Vec::new();
         let mut state = self.lock();
         for record in records {
             state.highest = state.highest.max(record.ticket);
+            if state.doomed.remove(&record.ticket) {
+                continue;
+            }
             match origin {
                 // A record that was discarded while it was copied stays dead.
                 Origin::Cleaner if state.holdings.find(record.ticket).is_none() => continue,
@@ -390,13 +394,15 @@ impl SsdTier {
                     state.stats.copied_bytes += record.stored_len;
                 }
                 Origin::Caller => {
-                    state.news.push(News::Present(record.ticket));
+                    told.push(News::Present(record.ticket));
                     state.stats.written += 1;
                     state.stats.written_bytes += record.stored_len;
                 }
             }
             state.take_on(file.number, record);
         }
+        drop(state);
+        self.tell(told);
     }
 
     /// A place for a batch of `len` bytes whose records take `footer` bytes in the footer.

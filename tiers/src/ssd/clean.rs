@@ -226,14 +226,16 @@ impl SsdTier {
             }
         }
         self.disk.sync_names().await?;
-        {
+        let told: Vec<News> = {
             let mut state = self.lock();
-            for file in &condemned {
-                let news = state.condemned.remove(file).unwrap_or_default();
-                state.news.extend(news);
-            }
+            let told = condemned
+                .iter()
+                .flat_map(|file| state.condemned.remove(file));
+            let told = told.flatten().collect();
             state.forget_shadows(&condemned);
-        }
+            told
+        };
+        self.tell(told);
         self.forget_tombs(&condemned).await;
         Ok(())
     }

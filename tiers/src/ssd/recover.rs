@@ -3,16 +3,15 @@
 
 use super::{
     CAPACITY_MIN, FILE_BYTES_MIN, Options, SsdTier, State,
-    append::{file_name, file_number, sums_of},
+    append::{file_name, file_number},
     format::{
         PAGE,
-        batch::Head,
-        file::{FIRST_BATCH, FileHead, Seal, decode_footer},
+        file::{FIRST_BATCH, FileHead},
         identity::{self, Identity},
         pages,
-        record::Record,
     },
     logfile::{self, LogFile},
+    scan,
     tombs::Tombs,
 };
 use futures_util::lock::Mutex as AsyncMutex;
@@ -21,7 +20,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use ziggurat_base::{Clock, Code, DirectoryId, Error, Result};
-use ziggurat_io::{Disk, File, FileStat};
+use ziggurat_io::{Disk, FileStat};
 
 /// What opening a directory found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,15 +39,6 @@ pub struct Recovered {
     pub proved: u64,
     /// What was left alone or given up, in words, a line each.
     pub remarks: Vec<String>,
-}
-
-/// The records of one file, and where its batches end.
-struct Contents {
-    records: Vec<Record>,
-    end: u64,
-    sealed: bool,
-    torn: u64,
-    proved: u64,
 }
 
 impl SsdTier {
@@ -152,7 +142,7 @@ impl SsdTier {
                 ),
             ));
         }
-        let contents = self.contents(number, &*file, &start).await?;
+        let contents = scan::contents(&*self.disk, number, &*file, &start).await?;
         recovered.torn += contents.torn;
         recovered.proved += contents.proved;
         let tombs = self.tombs.lock().await;
@@ -173,178 +163,6 @@ impl SsdTier {
         }
         Ok(())
     }
-
-    async fn contents(&self, number: u32, file: &dyn File, start: &[u8]) -> Result<Contents> {
-        let seal = start.get(PAGE as usize..).map(Seal::decode);
-        if let Some(Ok(Some(seal))) = seal
-            && seal.number == number
-            && let Some(contents) = self.sealed(number, file, &seal).await?
-        {
-            return Ok(contents);
-        }
-        self.scan(number, file).await
-    }
-
-    /// The records of a sealed file; `None` when its footer is damaged.
-    async fn sealed(&self, number: u32, file: &dyn File, seal: &Seal) -> Result<Option<Contents>> {
-        let end = seal.footer_at.checked_add(seal.footer_len);
-        let inside = end.is_some_and(|end| end <= file.len());
-        if !inside || !seal.footer_len.is_multiple_of(PAGE) || !seal.footer_at.is_multiple_of(PAGE)
-        {
-            return Ok(None);
-        }
-        let pool = self.disk.pool();
-        let bytes = match logfile::read_long(file, pool, seal.footer_at, seal.footer_len).await {
-            Ok(bytes) => bytes,
-            Err(error) if error.code() == Code::FileReadFail => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        match decode_footer(number, &bytes) {
-            Ok(records) => {
-                let inside = |record: &Record| {
-                    let end = record.at.checked_add(record.stored_len);
-                    end.is_some_and(|end| end <= seal.footer_at)
-                };
-                Ok(Some(Contents {
-                    records: records.into_iter().filter(inside).collect(),
-                    end: seal.footer_at + seal.footer_len,
-                    sealed: true,
-                    torn: 0,
-                    proved: 0,
-                }))
-            }
-            Err(error) if error.code() == Code::InvalidVersion => Err(error),
-            Err(_) => Ok(None),
-        }
-    }
-
-    /// The records of a file without a footer: batch after batch. Where there is none the scan goes on page by page, for a
-    /// batch that is whole may follow one that is not.
-    async fn scan(&self, number: u32, file: &dyn File) -> Result<Contents> {
-        let mut contents = Contents {
-            records: Vec::new(),
-            end: FIRST_BATCH,
-            sealed: false,
-            torn: 0,
-            proved: 0,
-        };
-        let mut synced = 0;
-        let mut at = FIRST_BATCH;
-        let mut batches = Vec::new();
-        let mut window = Window::default();
-        while at + PAGE <= file.len() {
-            match self.batch_at(number, file, at, &mut window).await? {
-                Some((head, records)) => {
-                    synced = synced.max(head.synced);
-                    at += head.len;
-                    contents.end = at;
-                    batches.push((head.at, records));
-                }
-                None => at += PAGE,
-            }
-        }
-        for (at, records) in batches {
-            for record in records {
-                if at >= synced {
-                    contents.proved += 1;
-                    if !self.is_whole(file, &record).await? {
-                        contents.torn += 1;
-                        continue;
-                    }
-                }
-                contents.records.push(record);
-            }
-        }
-        Ok(contents)
-    }
-
-    /// The batch that begins at `at`, if one does.
-    async fn batch_at(
-        &self,
-        number: u32,
-        file: &dyn File,
-        at: u64,
-        window: &mut Window,
-    ) -> Result<Option<(Head, Vec<Record>)>> {
-        let page = self.window(file, at, PAGE, window).await?;
-        let Ok(head) = page.map_or(Err(Error::from(Code::FileReadFail)), Head::peek) else {
-            return Ok(None);
-        };
-        let inside = at
-            .checked_add(head.len)
-            .is_some_and(|end| end <= file.len());
-        if head.file != number || head.at != at || !inside {
-            return Ok(None);
-        }
-        let headers = pages(u64::from(head.headers_len));
-        let bytes = self.window(file, at, headers, window).await?;
-        match bytes.map(Head::decode) {
-            Some(Ok(batch)) => Ok(Some(batch)),
-            Some(Err(error)) if error.code() == Code::InvalidVersion => Err(error),
-            _ => Ok(None),
-        }
-    }
-
-    /// Some pages of the file, out of a window that is read ahead; `None` when they cannot be read.
-    async fn window<'a>(
-        &self,
-        file: &dyn File,
-        at: u64,
-        len: u64,
-        window: &'a mut Window,
-    ) -> Result<Option<&'a [u8]>> {
-        const AHEAD: u64 = 256 << 10;
-        let inside = window.at <= at && at + len <= window.at + window.bytes.len() as u64;
-        if !inside {
-            let most = file.len() / PAGE * PAGE - at;
-            let whole = len.max(AHEAD).min(most);
-            let pool = self.disk.pool();
-            let bytes = match logfile::read_long(file, pool, at, whole).await {
-                Ok(bytes) => bytes,
-                // One page that cannot be read must not hide the others.
-                Err(error) if error.code() == Code::FileReadFail => {
-                    match logfile::read_long(file, pool, at, len).await {
-                        Ok(bytes) => bytes,
-                        Err(error) if error.code() == Code::FileReadFail => return Ok(None),
-                        Err(error) => return Err(error),
-                    }
-                }
-                Err(error) => return Err(error),
-            };
-            *window = Window { at, bytes };
-        }
-        let from = (at - window.at) as usize;
-        Ok(window.bytes.get(from..from + len as usize))
-    }
-
-    /// Whether the payload of a record is the one that was written.
-    async fn is_whole(&self, file: &dyn File, record: &Record) -> Result<bool> {
-        if record.stored_len == 0 {
-            return Ok(record.crc == ziggurat_base::Crc32::default());
-        }
-        let block = u64::from(self.disk.geometry().block);
-        let from = record.at / block * block;
-        let to = (record.at + record.stored_len).next_multiple_of(block);
-        if to > file.len() {
-            return Ok(false);
-        }
-        match logfile::read_long(file, self.disk.pool(), from, to - from).await {
-            Ok(bytes) => {
-                let skip = (record.at - from) as usize;
-                let payload = &bytes[skip..skip + record.stored_len as usize];
-                Ok(sums_of(payload).0 == record.crc)
-            }
-            Err(error) if error.code() == Code::FileReadFail => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Bytes that were read ahead.
-#[derive(Default)]
-struct Window {
-    at: u64,
-    bytes: Vec<u8>,
 }
 
 /// Reads the identity of a directory, or gives it one.

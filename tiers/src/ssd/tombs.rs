@@ -11,14 +11,18 @@ use std::{
 };
 use tomb::{PER_PAGE, Tomb};
 use ziggurat_base::{DirectoryId, Result, Ticket};
+use ziggurat_engine::shelf::holdings::Names;
 use ziggurat_io::{Disk, File};
 
 /// The log, and its successor while it is written.
 const NAME: &str = "tombs.log";
 const NEW_NAME: &str = "tombs.new";
 
-/// The least length of the log, in pages.
-const PAGES_MIN: u32 = 64;
+/// Bytes of one place of the log: a page, twice, so that one that rots is no loss and one that was torn is told from it.
+const PLACE: u64 = 2 * PAGE;
+
+/// The least length of the log, in places.
+const PLACES_MIN: u32 = 32;
 
 /// The tombstones of a record to be written, and what is told afterwards.
 type Pending = (Vec<Tomb>, Option<News>);
@@ -27,7 +31,7 @@ type Pending = (Vec<Tomb>, Option<News>);
 #[derive(Debug, Default)]
 pub(super) struct Tombs {
     file: Option<Arc<dyn File>>,
-    /// The next page to write.
+    /// The next place to write.
     next: u32,
     /// Every dead record of every file that there is.
     dead: BTreeMap<u32, BTreeSet<Ticket>>,
@@ -37,43 +41,55 @@ pub(super) struct Tombs {
 /// What the log of a directory said at start.
 pub(super) struct Found {
     pub(super) tombs: Tombs,
-    /// A page in the middle cannot be read: which records are dead is not known.
+    /// A place in the middle cannot be read: which records are dead is not known.
     pub(super) doubtful: bool,
 }
 
 impl Tombs {
-    /// Reads the log of a directory.
+    /// The name of the log.
+    pub(super) const NAME: &str = NAME;
+
+    /// Reads the log of a directory, and clears up what a rewrite left.
     pub(super) async fn open(disk: &dyn Disk, directory: DirectoryId) -> Result<Found> {
-        let mut tombs = Self::default();
-        let names = disk.list().await?;
-        if names.iter().any(|file| file.name == NEW_NAME) {
+        if disk.list().await?.iter().any(|file| file.name == NEW_NAME) {
             // It was not renamed, so the old one counts.
             disk.remove(NEW_NAME).await?;
         }
-        if !names.iter().any(|file| file.name == NAME) {
-            return Ok(Found {
-                tombs,
-                doubtful: false,
-            });
+        Self::look(disk, directory).await
+    }
+
+    /// Reads the log of a directory.
+    pub(super) async fn look(disk: &dyn Disk, directory: DirectoryId) -> Result<Found> {
+        let mut tombs = Self::default();
+        let mut doubtful = false;
+        if !disk.list().await?.iter().any(|file| file.name == NAME) {
+            return Ok(Found { tombs, doubtful });
         }
         let file = disk.open(NAME).await?;
-        let bytes = logfile::read_long(&*file, disk.pool(), 0, file.len() / PAGE * PAGE).await?;
+        let len = file.len() / PLACE * PLACE;
+        let bytes = logfile::read_long(&*file, disk.pool(), 0, len).await?;
         let mut holes = 0;
-        let mut doubtful = false;
-        for (number, page) in bytes.chunks(PAGE as usize).enumerate() {
-            match tomb::decode_page(directory, number as u32, page) {
-                Ok(list) => {
+        for (number, place) in bytes.chunks(PLACE as usize).enumerate() {
+            let mut copies = place.chunks(PAGE as usize);
+            let number = number as u32;
+            match copies.find_map(|page| tomb::decode_page(directory, number, page).ok()) {
+                Some(list) => {
                     doubtful |= holes > 0;
-                    tombs.next = number as u32 + 1;
+                    tombs.next = number + 1;
                     for tomb in list {
                         tombs.dead.entry(tomb.file).or_default().insert(tomb.ticket);
                     }
                 }
-                Err(_) => holes += 1,
+                None => holes += 1,
             }
         }
         tombs.file = Some(file);
         Ok(Found { tombs, doubtful })
+    }
+
+    /// Records that are dead.
+    pub(super) fn count(&self) -> u64 {
+        self.dead.values().map(|dead| dead.len() as u64).sum()
     }
 
     /// Whether a record is dead.
@@ -88,7 +104,7 @@ impl Tombs {
         self.dead.retain(|file, _| exists(*file));
     }
 
-    fn pages_for(count: usize) -> u32 {
+    fn places_for(count: usize) -> u32 {
         count.div_ceil(PER_PAGE) as u32
     }
 
@@ -100,17 +116,17 @@ impl Tombs {
             .flat_map(|(tombs, _)| tombs)
             .copied()
             .collect();
-        let pages = Self::pages_for(new.len());
-        let room = self.file.as_ref().map_or(0, |file| file.len() / PAGE);
-        if u64::from(self.next + pages) > room {
+        let places = Self::places_for(new.len());
+        let room = self.file.as_ref().map_or(0, |file| file.len() / PLACE);
+        if u64::from(self.next + places) > room {
             return self.rewrite(disk, directory, &new).await;
         }
         let Some(file) = &self.file else {
             return Err(damaged("there is no log of tombstones"));
         };
         let bytes = encode(directory, self.next, &new);
-        logfile::write_synced(&**file, disk.pool(), u64::from(self.next) * PAGE, &bytes).await?;
-        self.next += pages;
+        logfile::write_synced(&**file, disk.pool(), u64::from(self.next) * PLACE, &bytes).await?;
+        self.next += places;
         Ok(bytes.len() as u64)
     }
 
@@ -132,8 +148,8 @@ impl Tombs {
         };
         let mut all: Vec<Tomb> = self.dead.iter().flat_map(of_file).collect();
         all.extend_from_slice(new);
-        let pages = Self::pages_for(all.len());
-        let len = u64::from(PAGES_MIN.max(2 * pages)) * PAGE;
+        let places = Self::places_for(all.len());
+        let len = u64::from(PLACES_MIN.max(2 * places)) * PLACE;
         if disk.list().await?.iter().any(|file| file.name == NEW_NAME) {
             disk.remove(NEW_NAME).await?;
         }
@@ -145,7 +161,7 @@ impl Tombs {
         disk.rename(NEW_NAME, NAME).await?;
         disk.sync_names().await?;
         self.file = Some(file);
-        self.next = pages;
+        self.next = places;
         Ok(bytes.len() as u64)
     }
 }
@@ -153,7 +169,9 @@ impl Tombs {
 fn encode(directory: DirectoryId, first: u32, tombs: &[Tomb]) -> Vec<u8> {
     let pages = tombs.chunks(PER_PAGE).enumerate();
     pages
-        .flat_map(|(number, page)| tomb::encode_page(directory, first + number as u32, page))
+        .flat_map(|(number, page)| {
+            tomb::encode_page(directory, first + number as u32, page).repeat(2)
+        })
         .collect()
 }
 
@@ -188,23 +206,25 @@ impl SsdTier {
     }
 
     /// A version could not be written. Nobody is told before it is certain that a restart will not find it either.
-    pub(super) async fn refuse(&self, ticket: Ticket) {
-        let pending = {
+    pub(super) async fn refuse(&self, ticket: Ticket, names: &Names<'_>) {
+        let refused = News::Refused {
+            tenant: names.tenant.into(),
+            key: names.key.to_owned(),
+            ticket,
+        };
+        let tombs = {
             let mut state = self.lock();
             if state.holdings.find(ticket).is_some() {
                 return;
             }
             let tombs = state.bury(ticket).map(|(tombs, _)| tombs);
-            if tombs.is_none() {
-                state.news.push(News::Refused(ticket));
-            }
+            state.doomed.remove(&ticket);
             tombs
         };
-        if let Some(tombs) = pending {
+        match tombs {
             // What fails now is tried again with the next tombstones.
-            let _later = self
-                .write_tombs(vec![(tombs, Some(News::Refused(ticket)))])
-                .await;
+            Some(tombs) => drop(self.write_tombs(vec![(tombs, Some(refused))]).await),
+            None => self.tell([refused]),
         }
     }
 
@@ -216,18 +236,23 @@ impl SsdTier {
         }
         let written = tombs.write(&*self.disk, self.directory).await?;
         let pending = std::mem::take(&mut tombs.pending);
-        let mut state = self.lock();
-        state.stats.device_bytes += written;
-        for (list, news) in pending {
-            for tomb in list {
-                // A file that is gone for good took its dead along.
-                if state.files.contains_key(&tomb.file) || state.condemned.contains_key(&tomb.file)
-                {
-                    tombs.dead.entry(tomb.file).or_default().insert(tomb.ticket);
+        let mut told = Vec::with_capacity(pending.len());
+        {
+            let mut state = self.lock();
+            state.stats.device_bytes += written;
+            for (list, news) in pending {
+                for tomb in list {
+                    // A file that is gone for good took its dead along.
+                    let there = state.files.contains_key(&tomb.file)
+                        || state.condemned.contains_key(&tomb.file);
+                    if there {
+                        tombs.dead.entry(tomb.file).or_default().insert(tomb.ticket);
+                    }
                 }
+                told.extend(news);
             }
-            state.news.extend(news);
         }
+        self.tell(told);
         Ok(())
     }
 

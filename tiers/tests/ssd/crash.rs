@@ -26,7 +26,7 @@ impl Known {
         for one in news {
             match one {
                 News::Present(_) => {}
-                News::Gone { ticket, .. } | News::Refused(ticket) => {
+                News::Gone { ticket, .. } | News::Refused { ticket, .. } => {
                     self.held.remove(&ticket);
                     self.gone.insert(ticket);
                 }

@@ -7,7 +7,7 @@ use ziggurat_io::{
     Pool,
     mem::{MemDisk, MemOptions},
 };
-use ziggurat_tiers::ssd::{Durability, Item, Options, Recovered, SsdTier, Wanted};
+use ziggurat_tiers::ssd::{Durability, Item, Options, Recovered, Source, SsdTier, Wanted};
 
 /// An object.
 #[derive(Clone, Debug)]
@@ -107,23 +107,7 @@ impl Rig {
         let mut items: Vec<_> = objects
             .iter()
             .zip(&mut sources)
-            .map(|(object, source)| Item {
-                names: Names {
-                    tenant: "tenant",
-                    key: Key::new(object.key.as_bytes()).expect("a good key"),
-                    parent: object
-                        .parent
-                        .as_ref()
-                        .map(|key| Key::new(key.as_bytes()).expect("a good key")),
-                    group: None,
-                },
-                ticket: object.ticket,
-                len: object.len,
-                crc: object.crc,
-                hint: Hint::Hot,
-                pinned: object.pinned,
-                source,
-            })
+            .map(|(object, source)| item(object, source))
             .collect();
         pollster::block_on(self.tier.append(&mut items))
     }
@@ -135,5 +119,23 @@ impl Rig {
     pub(crate) fn get_version(&self, ticket: Ticket, len: u64) -> Result<Vec<u8>> {
         let found = pollster::block_on(self.tier.read(&Wanted::whole(ticket, len)))?;
         Ok(found.bytes().to_vec())
+    }
+}
+
+pub(crate) fn item<'a>(object: &'a Object, source: &'a mut dyn Source) -> Item<'a> {
+    let key = |text: &'a String| Key::new(text.as_bytes()).expect("a good key");
+    Item {
+        names: Names {
+            tenant: "tenant",
+            key: key(&object.key),
+            parent: object.parent.as_ref().map(key),
+            group: None,
+        },
+        ticket: object.ticket,
+        len: object.len,
+        crc: object.crc,
+        hint: Hint::Hot,
+        pinned: object.pinned,
+        source,
     }
 }

@@ -19,7 +19,7 @@ fn gone(rig: &Rig) -> Vec<u64> {
     let news = rig.tier.take_news().into_iter();
     news.filter_map(|one| match one {
         News::Gone { ticket, .. } => Some(ticket.0),
-        News::Present(_) | News::Refused(_) => None,
+        News::Present(_) | News::Refused { .. } => None,
     })
     .collect()
 }
