@@ -168,6 +168,16 @@ pub trait Host: Send + Sync + fmt::Debug {
     /// # Errors
     /// `ReplicaIsGone` when the space belongs to another version, and as above.
     fn open_read(&self, access: Access, span: &Span) -> Answer<Box<dyn ReadSlot>>;
+    /// Where the bytes have to be fetched before they can be sent: a read that is admitted when they are there. `None`
+    /// where they lie in memory, and for [`Host::open_read`] to refuse.
+    fn fetch<'a>(
+        &'a self,
+        access: Access,
+        span: &'a Span,
+    ) -> Option<Job<'a, Answer<Box<dyn ReadSlot>>>> {
+        let _ = (access, span);
+        None
+    }
     /// Admits a write of a range that a foreign client names by a token. Its sums are not laid beside the payload: that is
     /// done when the owner proves the whole of it.
     ///

@@ -205,6 +205,22 @@ pub struct Walk {
     slot: u32,
 }
 
+impl From<[u64; 2]> for Walk {
+    fn from([file, slot]: [u64; 2]) -> Self {
+        let number = |value| u32::try_from(value).unwrap_or(u32::MAX);
+        Self {
+            file: number(file),
+            slot: number(slot),
+        }
+    }
+}
+
+impl From<Walk> for [u64; 2] {
+    fn from(walk: Walk) -> Self {
+        [walk.file.into(), walk.slot.into()]
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Holdings {

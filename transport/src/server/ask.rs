@@ -66,9 +66,12 @@ impl Ask {
         }
     }
 
-    pub(super) fn open_read(&self, host: &dyn Host) -> Result<Box<dyn ReadSlot>> {
+    pub(super) async fn open_read(&self, host: &dyn Host) -> Result<Box<dyn ReadSlot>> {
         match self {
-            Self::Space(access, span) => host.open_read(*access, span),
+            Self::Space(access, span) => match host.fetch(*access, span) {
+                Some(fetching) => fetching.await,
+                None => host.open_read(*access, span),
+            },
             Self::Token(span) => host.open_token_read(span),
         }
     }

@@ -20,6 +20,7 @@ impl Connection<'_> {
     pub(super) async fn read(&mut self, header: &Header, ask: &Ask) -> Step<()> {
         let opened = ask
             .open_read(&*self.shared.host)
+            .await
             .and_then(|slot| open(header, slot));
         let (mut slot, table) = match opened {
             Ok(opened) => opened,

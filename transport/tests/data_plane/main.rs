@@ -4,4 +4,5 @@
 mod hostile;
 mod peers;
 mod rig;
+mod slow;
 mod transfers;

@@ -12,7 +12,7 @@ use ziggurat_base::{
     frame::{HEADER_LEN, Header, Kind, Span},
     memory::{Region, RegionOptions},
 };
-use ziggurat_engine::command::Target;
+use ziggurat_engine::{command::Target, port::Host};
 use ziggurat_tiers::dram::DramTier;
 use ziggurat_transport::{
     client::{Peer, PeerOptions},
@@ -47,6 +47,14 @@ impl Rig {
     }
 
     pub(crate) fn with(limits: Limits) -> Self {
+        Self::serving(limits, |tier| tier)
+    }
+
+    /// Serves the memory through a host of the caller's.
+    pub(crate) fn serving(
+        limits: Limits,
+        host: impl FnOnce(Arc<DramTier>) -> Arc<dyn Host>,
+    ) -> Self {
         let tier = Arc::new(DramTier::new(MEMBER));
         let options = RegionOptions {
             len: SEGMENT_LEN,
@@ -55,8 +63,7 @@ impl Rig {
         };
         let region = Region::create(&options).expect("the machine has 32 MiB");
         tier.mount(SEGMENT, region).expect("a new tier is empty");
-        let host: Arc<DramTier> = Arc::clone(&tier);
-        let server = Server::new(host, limits);
+        let server = Server::new(host(Arc::clone(&tier)), limits);
         let listener = SocketOptions::default()
             .listen(([127, 0, 0, 1], 0).into())
             .expect("the system gives a port");
