@@ -23,7 +23,7 @@ const AFTER_HELP: &str = "\
 Exit codes:
   0  done
   1  failed, or something is wrong that was looked for
-  2  the command line, the configuration or another input cannot be used
+  2  the command line, the configuration or another input cannot be used, or an address to listen on is taken
   3  a key that was asked for is not there
 
 With --json the last line of standard output is one JSON object; an error is {\"error\": {code, name, what, cure}}.

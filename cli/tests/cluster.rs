@@ -1,5 +1,9 @@
 //! Servers and object commands with real processes and sockets, as a user runs them.
 
+mod process {
+    mod addresses;
+}
+
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -216,21 +220,4 @@ fn nobody_there_is_told_with_what_to_do() {
         told.contains("127.0.0.1:1") && told.contains("ziggurat doctor"),
         "{told}"
     );
-}
-
-#[test]
-fn a_port_in_use_is_named() {
-    let server = serve();
-    let taken = server.address("rpc_address");
-    let output = ziggurat(&[
-        "master",
-        "--rpc-address",
-        taken,
-        "--admin-address",
-        "127.0.0.1:0",
-    ])
-    .output()
-    .expect("the binary was built");
-    assert_ne!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stderr).contains(taken));
 }

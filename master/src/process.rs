@@ -37,7 +37,7 @@ pub struct Master {
 async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr)> {
     let failed = |error: std::io::Error| {
         Error::new(
-            Code::RpcFail,
+            Code::ConfigInvalid,
             format!(
                 "cannot listen on {address} ({what}): {error}; choose another port or stop its owner"
             ),
@@ -52,7 +52,8 @@ impl Master {
     /// Begins a term with an empty catalog and serves it.
     ///
     /// # Errors
-    /// When a port is in use or the state directory cannot be written.
+    /// `ConfigInvalid` when a port is in use or an address is not this machine's, `PersistentFail` when the state directory
+    /// cannot be used.
     pub async fn start(options: MasterOptions) -> Result<Self> {
         let (listener, address) = bind(options.listen, "rpc-address").await?;
         let admin = match options.admin {

@@ -41,6 +41,7 @@ pub struct NodeOptions {
 pub struct Node {
     tier: Arc<DramTier>,
     server: Server,
+    bound: SocketAddr,
     address: String,
     post: watch::Receiver<Post>,
     stop: Option<oneshot::Sender<Duration>>,
@@ -96,6 +97,7 @@ impl Node {
         let mut node = Self {
             tier,
             server,
+            bound,
             address,
             post: post.clone(),
             stop: Some(stop),
@@ -135,6 +137,12 @@ impl Node {
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where it listens: what `listen` asked for, with the port that port 0 became.
+    #[must_use]
+    pub fn listens_on(&self) -> SocketAddr {
+        self.bound
     }
 
     /// Its incarnation as the master knows it now.

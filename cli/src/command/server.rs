@@ -153,8 +153,17 @@ pub(crate) fn node(arguments: &NodeArguments, screen: &Screen) -> Result<Answer>
         let options = settings.node.options(&settings.cluster);
         let name = options.segment_name.clone();
         let node = Node::start(options).await?;
-        let text = format!("node {name} on {}, {} of memory", node.address(), settings.node.dram);
-        let json = json!({"data_address": node.address(), "segment_name": name, "member": node.member().0});
+        let text = format!(
+            "node {name} on {}, {} of memory",
+            node.address(),
+            settings.node.dram
+        );
+        let json = json!({
+            "data_address": node.address(),
+            "listen_address": node.listens_on().to_string(),
+            "segment_name": name,
+            "member": node.member().0,
+        });
         announce(screen, &text, &json)?;
         let signal = told_to_stop().await?;
         node.stop(settings.node.unmount_grace).await;

@@ -7,7 +7,8 @@ const HEAD: &str = "# Configuration
 
 A setting is given in a file, in the environment, or as a flag. A flag is stronger than the environment, the environment
 is stronger than the file, and what nobody gives has its default. `ziggurat config` prints what is in force and who said
-so; every fault is reported at once, with the line, variable or flag that it is in.
+so; every fault is reported at once, with the line, variable or flag that it is in. A process that cannot begin because of
+its settings ends with 2; so does one that cannot listen where it is told to, be it master, node or `serve`.
 
 | | `lease` is written |
 | --- | --- |
