@@ -4,5 +4,6 @@
 //! seed for every history. Rings 2 and 3 (real sockets, real processes) stand beside it as integration tests.
 #![forbid(unsafe_code)]
 
+pub mod field;
 pub mod fuzz;
 pub mod sim;

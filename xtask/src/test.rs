@@ -16,8 +16,23 @@ pub(crate) struct Args {
     /// Install what the tests need and the machine lacks (needs root and apt); implied by CI=true.
     #[arg(long)]
     install: bool,
+    /// Run also what takes much time or memory.
+    #[arg(long)]
+    heavy: bool,
     /// Run only the Rust tests whose names contain this.
     filter: Option<String>,
+}
+
+/// The environment variable that asks for heavy tests; the same name is in tests/tests/field/sizes.rs.
+const HEAVY_VARIABLE: &str = "ZIGGURAT_HEAVY";
+
+/// Which tests are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// What any machine can take.
+    Usual,
+    /// Those too that take much time or memory.
+    Heavy,
 }
 
 /// Runs the tests of both languages.
@@ -28,7 +43,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
         default_install(workspace)
     };
     let absent = tools::ensure(workspace, install)?;
-    let rust = rust(workspace, args.filter.as_deref());
+    let load = if args.heavy { Load::Heavy } else { Load::Usual };
+    let rust = rust(workspace, args.filter.as_deref(), load);
     if args.filter.is_some() || !python::exists(workspace) {
         return rust;
     }
@@ -54,14 +70,18 @@ pub(crate) fn default_install(workspace: &Workspace) -> Install {
 }
 
 /// Runs unit, integration and documentation tests, and judges the skips. A failure of one does not hide the others.
-pub(crate) fn rust(workspace: &Workspace, filter: Option<&str>) -> Result<()> {
+pub(crate) fn rust(workspace: &Workspace, filter: Option<&str>, load: Load) -> Result<()> {
     let listed = Listed::load(&workspace.root)?;
     let log = Log::create(&workspace.target)?;
     let run = |command: &mut Command| shell::run(command.env(LOG_VARIABLE, log.path()));
     // Documentation tests come first, so that the last summary that a reader sees is the one that counts most.
     let mut documentation = shell::cargo(workspace, ["test", "--workspace", "--doc"]);
     let documentation = run(documentation.args(shell::locked(workspace)).args(filter));
-    let units = run(&mut units(workspace, filter));
+    let mut units = units(workspace, filter);
+    if load == Load::Heavy {
+        units.env(HEAVY_VARIABLE, "1");
+    }
+    let units = run(&mut units);
     let skips = log.close(&listed, workspace.watcher);
     both(both(documentation, units), skips)
 }

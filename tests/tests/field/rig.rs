@@ -6,6 +6,7 @@ use ziggurat_store::{
     CatalogConfig, ConnectOptions, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
     OpenOptions, Store, SystemClock,
 };
+pub(crate) use ziggurat_tests::field::payload;
 
 pub(crate) const ANY: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -79,11 +80,4 @@ impl Cluster {
         let options = ConnectOptions::new(self.master.address().to_string());
         Store::connect(options).await.expect("a client connects")
     }
-}
-
-/// Bytes that differ from key to key and from place to place.
-pub(crate) fn payload(len: usize, salt: u64) -> Vec<u8> {
-    (0..len as u64)
-        .map(|i| (i.wrapping_mul(2_654_435_761).wrapping_add(salt * 977) >> 7) as u8)
-        .collect()
 }

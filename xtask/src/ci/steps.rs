@@ -104,7 +104,7 @@ fn features(workspace: &Workspace) -> Vec<String> {
 /// Unit, integration and documentation tests; the corpora of the fuzz targets are replayed by tests among them.
 fn rust_tests(workspace: &Workspace) -> Result<Outcome> {
     tools::ensure(workspace, test::default_install(workspace))?;
-    passed(test::rust(workspace, None))
+    passed(test::rust(workspace, None, test::Load::Usual))
 }
 
 fn python_tests(workspace: &Workspace) -> Result<Outcome> {

@@ -1,0 +1,11 @@
+//! Scenarios with real processes: killed, stopped, and cut off from one another.
+
+mod cluster;
+mod deaths;
+mod endings;
+mod party;
+mod proxy;
+mod reads;
+mod scale;
+mod silence;
+mod writers;
