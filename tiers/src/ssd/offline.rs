@@ -1,4 +1,4 @@
-//! Looking at a directory that no process serves: nothing is changed except by [`gc`].
+//! Looking at a directory that no process serves. Nothing is changed.
 
 use super::{
     append::{file_name, file_number, sums_of},
