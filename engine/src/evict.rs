@@ -57,6 +57,14 @@ pub trait EvictionPolicy: fmt::Debug + Send {
     /// Brings what a removal of `row` changes besides its own entry, which is there already, into the cache.
     fn prefetch_removal(&self, row: Row);
 
+    /// Number of rows that are present; costs no more than reading it.
+    fn len(&self) -> u64;
+
+    /// Whether no row is present.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Bytes of memory that the policy's tables take.
     fn memory(&self) -> ByteCount;
 }

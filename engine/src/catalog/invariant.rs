@@ -5,7 +5,8 @@
 //! * **I3** Space is held by exactly one record: readable, being written, waiting for a fence, or cooling.
 //! * **I4** A key leads to the row that has it, and every row in use is found by its key.
 //! * **I5** A row in use has a readable version, or an open write, or both.
-//! * **I6** The policy is told of every readable version, and of nothing else.
+//! * **I6** The policy is told of every readable version, and of nothing else: it has as many rows as there are objects (a row
+//!   that it does not know, or knows already, it refuses by itself).
 //! * **I7** Tickets are unique; every ticket in use is at most the newest one issued.
 //! * **I8** An open write and its row name each other.
 //! * **I9** A leased object is not evicted (asserted where it would happen).
@@ -80,6 +81,11 @@ impl Catalog {
         }
         assert_eq!(rows, self.table.rows.count(), "I10: rows");
         assert_eq!(tagged, self.tags.count(), "I10: tags");
+        assert_eq!(
+            self.policy.len(),
+            objects,
+            "I6: rows of the policy and readable versions"
+        );
         assert_eq!(
             (objects, extents),
             (self.stats.objects, self.stats.extents),

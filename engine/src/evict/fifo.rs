@@ -78,6 +78,10 @@ impl EvictionPolicy for Fifo {
         self.rows.prefetch_neighbours(row);
     }
 
+    fn len(&self) -> u64 {
+        u64::from(self.population)
+    }
+
     fn memory(&self) -> ByteCount {
         self.rows.memory()
     }

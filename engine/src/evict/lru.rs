@@ -190,6 +190,10 @@ impl EvictionPolicy for Lru {
         self.lists.prefetch_neighbours(row);
     }
 
+    fn len(&self) -> u64 {
+        u64::from(self.population)
+    }
+
     fn memory(&self) -> ByteCount {
         ByteCount(self.lists.memory().0 + self.epochs.memory().0)
     }

@@ -287,6 +287,10 @@ impl EvictionPolicy for S3Fifo {
         self.lists.prefetch_neighbours(row);
     }
 
+    fn len(&self) -> u64 {
+        self.small.rows + self.main.rows
+    }
+
     fn memory(&self) -> ByteCount {
         ByteCount(self.lists.memory().0 + self.ghost.memory().0)
     }

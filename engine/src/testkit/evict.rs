@@ -43,6 +43,7 @@ impl Watched {
     pub fn insert(&mut self, row: u32, hash: u64, len: u64) {
         assert!(self.present.insert(row), "the test inserts {row} twice");
         self.policy.insert(Row(row), hash, ByteCount(len));
+        self.assert_len();
     }
 
     /// Uses a present row.
@@ -56,6 +57,12 @@ impl Watched {
     pub fn remove(&mut self, row: u32) {
         assert!(self.present.remove(&row), "the test removes absent {row}");
         self.policy.remove(Row(row));
+        self.assert_len();
+    }
+
+    fn assert_len(&self) {
+        let (len, present) = (self.policy.len(), self.present.len() as u64);
+        assert_eq!(len, present, "the policy counts what is present");
     }
 
     /// One call of `propose`: the row is present, was not vetoed, and every look was paid for.
@@ -71,6 +78,7 @@ impl Watched {
             steps,
         );
         assert!(*steps <= before, "steps are taken, never given");
+        self.assert_len();
         assert!(
             looks <= before - *steps,
             "{looks} rows for {} steps",
@@ -93,6 +101,7 @@ impl Watched {
             if let Some(row) = self.propose(held, &mut left) {
                 self.present.remove(&row);
                 self.policy.evicted(Row(row));
+                self.assert_len();
                 return Some(row);
             }
             if left > 0 {
