@@ -17,6 +17,7 @@ use ziggurat_base::{
 use ziggurat_engine::{
     command::Target,
     port::{Access, Host, ReadOp, ReadSums, WriteOp},
+    testkit::host,
 };
 use ziggurat_tiers::dram::DramTier;
 
@@ -35,6 +36,41 @@ fn tier() -> DramTier {
     tier.mount(HERE, region).expect("a new tier has no segment");
     tier
 }
+
+struct Bench(DramTier);
+
+impl host::Bench for Bench {
+    fn host(&self) -> &dyn Host {
+        &self.0
+    }
+
+    fn fence(&self, ticket: Ticket, placement: &Placement) {
+        self.0.fence(ticket, placement).expect("it is mounted");
+    }
+
+    fn unmount(&self) {
+        self.0.unmount(host::SEGMENT).expect("it is mounted");
+    }
+
+    fn rejoin(&self, member: MemberId) {
+        self.0.set_member(member);
+    }
+}
+
+fn bench() -> Box<dyn host::Bench> {
+    let tier = DramTier::new(host::MEMBER);
+    let options = RegionOptions {
+        len: host::SEGMENT_LEN,
+        name: "bench".into(),
+        ..RegionOptions::default()
+    };
+    let region = Region::create(&options).expect("the machine has 4 MiB");
+    let mounted = tier.mount(host::SEGMENT, region);
+    mounted.expect("a new tier has no segment");
+    Box::new(Bench(tier))
+}
+
+ziggurat_engine::host_contract!(contract, bench());
 
 fn payload(len: u64, seed: u64) -> Vec<u8> {
     (0..len).map(|i| (i * 13 + i / 241 + seed) as u8).collect()
@@ -173,43 +209,6 @@ proptest! {
 }
 
 #[test]
-fn stripes_of_one_payload_are_written_side_by_side() {
-    let tier = tier();
-    let chunk = CHUNK as u64;
-    let len = 5 * chunk + 9;
-    let target = target(0, len, true);
-    let bytes = payload(len, 3);
-    let stripe = |offset: u64, len: u64| Span {
-        offset,
-        len,
-        ..whole(&target)
-    };
-    let spans = [stripe(0, 3 * chunk), stripe(3 * chunk, len - 3 * chunk)];
-    let mut slots: Vec<_> = spans
-        .iter()
-        .map(|span| tier.open_write(access(5), span).unwrap())
-        .collect();
-    for (slot, span) in slots.iter_mut().zip(&spans) {
-        let mut rest = &bytes[span.offset as usize..(span.offset + span.len) as usize];
-        while slot.left() > 0 {
-            let copy = &mut |window: &mut [u8]| {
-                window.copy_from_slice(&rest[..window.len()]);
-                window.len()
-            };
-            let moved = slot.step(CHUNK, copy).unwrap();
-            rest = &rest[moved..];
-        }
-    }
-    for (slot, span) in slots.into_iter().zip(&spans) {
-        let range = &bytes[span.offset as usize..(span.offset + span.len) as usize];
-        slot.finish(ChunkTable::of(range).sums()).unwrap();
-    }
-    let (back, sums) = get(&tier, 5, &target, 0..len).unwrap();
-    assert_eq!(back, bytes);
-    assert_eq!(sums.table, ChunkTable::of(&bytes).encode());
-}
-
-#[test]
 fn a_fence_stops_a_write_half_way_and_for_ever() {
     let tier = tier();
     let target = target(0, 200_000, false);
@@ -232,21 +231,6 @@ fn a_fence_stops_a_write_half_way_and_for_ever() {
         Err(Code::InvalidWrite)
     );
     put(&tier, 6, &target, &payload(200_000, 0)).unwrap();
-}
-
-#[test]
-fn a_finished_transfer_whose_writer_is_fenced_lays_no_table() {
-    let tier = tier();
-    let bytes = payload(100_000, 0);
-    let target = target(0, 100_000, false);
-    let mut slot = tier.open_write(access(5), &whole(&target)).unwrap();
-    while slot.left() > 0 {
-        slot.step(CHUNK, &mut |window: &mut [u8]| window.len())
-            .unwrap();
-    }
-    tier.fence(Ticket(5), &target.placement).unwrap();
-    let refused = slot.finish(ChunkTable::of(&bytes).sums()).unwrap_err();
-    assert_eq!(refused.code(), Code::InvalidWrite);
 }
 
 #[test]

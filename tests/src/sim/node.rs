@@ -19,6 +19,8 @@ use ziggurat_engine::{
 };
 
 pub(super) mod control;
+#[cfg(test)]
+mod host;
 pub(super) mod read;
 pub(super) mod write;
 
@@ -65,6 +67,50 @@ impl Node {
         }
     }
 
+    /// Admits a write and stops whatever it displaces.
+    fn admit(&mut self, access: Access, touched: &[Extent]) -> Answer<WriteId> {
+        self.is_for_us(access)?;
+        let begun = self
+            .shelf
+            .begin_write(access.ticket, access.segment, touched)?;
+        saw(self, access.ticket);
+        self.stop(&begun.stop);
+        self.writes.insert(begun.id, true);
+        Ok(begun.id)
+    }
+
+    /// Whether a write may go on: it was not stopped, and its segment is there.
+    fn goes_on(&self, access: Access, id: WriteId) -> Answer<()> {
+        let is_there = self.memory.contains_key(&access.segment);
+        if is_there && self.writes.get(&id) == Some(&true) {
+            return Ok(());
+        }
+        Err(Error::new(Code::InvalidWrite, "the write was stopped"))
+    }
+
+    /// The bytes of an extent of a segment that is there.
+    fn window(&mut self, segment: SegmentId, extent: Extent) -> &mut [u8] {
+        let memory = self.memory.get_mut(&segment).expect("it is there");
+        &mut memory[extent.offset as usize..extent.end() as usize]
+    }
+
+    /// A write has landed its last byte, or was stopped.
+    fn end(&mut self, segment: SegmentId, id: WriteId) {
+        self.writes.remove(&id);
+        self.shelf.end_write(segment, id);
+    }
+
+    /// Admits a read: asked before its first byte.
+    fn admit_read(&self, access: Access, extents: &[Extent]) -> Answer<()> {
+        self.is_for_us(access)?;
+        if !self.memory.contains_key(&access.segment) {
+            let what = format!("segment {} is not on this node", access.segment);
+            return Err(Error::new(Code::SegmentNotFound, what));
+        }
+        self.owns(access, extents)
+    }
+
+    /// Whether every byte belongs to the version: asked after the last one too.
     fn owns(&self, access: Access, extents: &[Extent]) -> Answer<()> {
         if self.shelf.owns(access.ticket, access.segment, extents) {
             return Ok(());

@@ -34,16 +34,15 @@ struct Sending {
     done: Done,
 }
 
-fn owned(world: &World, message: &ReadMessage) -> Answer<()> {
-    let node = &world.nodes[message.node];
-    node.is_for_us(message.access)?;
-    let touched = touched(&message.span, message.span.placement.check);
-    node.owns(message.access, &touched)
+/// Every byte that a read may send.
+fn extents(message: &ReadMessage) -> Vec<Extent> {
+    touched(&message.span, message.span.placement.check)
 }
 
 /// A read arrives.
 pub(crate) fn begin(world: &mut World, message: ReadMessage, done: Done) {
-    if let Err(error) = owned(world, &message) {
+    let node = &world.nodes[message.node];
+    if let Err(error) = node.admit_read(message.access, &extents(&message)) {
         done(world, Err(error));
         return;
     }
@@ -101,6 +100,8 @@ fn look(world: &mut World, mut sending: Sending) {
     {
         sending.found.table = memory[check.offset as usize..check.end() as usize].to_vec();
     }
-    let answer = owned(world, &sending.message).map(|()| sending.found);
+    let node = &world.nodes[sending.message.node];
+    let owned = node.owns(sending.message.access, &extents(&sending.message));
+    let answer = owned.map(|()| sending.found);
     (sending.done)(world, answer);
 }

@@ -2,10 +2,10 @@
 
 use super::{
     super::world::{Process, World},
-    saw, table_part, touched,
+    table_part, touched,
 };
 use std::sync::Arc;
-use ziggurat_base::{Code, Crc32, Error, Extent, frame::Span};
+use ziggurat_base::{Crc32, Extent, frame::Span};
 use ziggurat_engine::{command::Answer, port::Access, shelf::WriteId};
 
 /// A range of a payload on its way to a node.
@@ -40,17 +40,9 @@ pub(crate) fn begin(world: &mut World, message: WriteMessage, done: Done) {
     let node = &mut world.nodes[index];
     let touched = touched(&message.span, table_part(&message.span));
     let access = message.access;
-    let admitted = node.is_for_us(access).and_then(|()| {
-        node.shelf
-            .begin_write(access.ticket, access.segment, &touched)
-    });
-    match admitted {
-        Ok(admitted) => {
-            saw(node, access.ticket);
-            node.stop(&admitted.stop);
-            node.writes.insert(admitted.id, true);
+    match node.admit(access, &touched) {
+        Ok(id) => {
             let rest = pieces(world, &message.span);
-            let id = admitted.id;
             world
                 .outcome
                 .tell(|| format!("n{index} admits {} +{}", access.ticket, message.span.offset));
@@ -105,19 +97,13 @@ fn step(world: &mut World, landing: Landing) {
 fn land(world: &mut World, mut landing: Landing) {
     let (index, access) = (landing.message.node, landing.message.access);
     let node = &mut world.nodes[index];
-    if node.writes.get(&landing.id) != Some(&true) {
-        finish(world, landing, Err(stopped()));
-        return;
+    if let Err(stopped) = node.goes_on(access, landing.id) {
+        return finish(world, landing, Err(stopped));
     }
     let Some((extent, source)) = landing.rest.pop() else {
-        finish(world, landing, Ok(()));
-        return;
+        return finish(world, landing, Ok(()));
     };
-    let Some(memory) = node.memory.get_mut(&access.segment) else {
-        finish(world, landing, Err(stopped()));
-        return;
-    };
-    let window = &mut memory[extent.offset as usize..extent.end() as usize];
+    let window = node.window(access.segment, extent);
     match source {
         Some(from) => window.copy_from_slice(&landing.message.bytes[from..from + window.len()]),
         None => {
@@ -138,12 +124,6 @@ fn land(world: &mut World, mut landing: Landing) {
 
 fn finish(world: &mut World, landing: Landing, answer: Answer<()>) {
     let node = &mut world.nodes[landing.message.node];
-    node.writes.remove(&landing.id);
-    node.shelf
-        .end_write(landing.message.access.segment, landing.id);
+    node.end(landing.message.access.segment, landing.id);
     (landing.done)(world, answer);
-}
-
-fn stopped() -> Error {
-    Error::new(Code::InvalidWrite, "the write was stopped")
 }
