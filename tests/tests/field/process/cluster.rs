@@ -26,7 +26,8 @@ impl Default for Spans {
     fn default() -> Self {
         Self {
             lease_ms: 300,
-            ttl_ms: 2000,
+            // Longer than a busy machine keeps a process from its processor.
+            ttl_ms: 3000,
             discard_ms: 600,
             release_ms: 1500,
             watermark: 1.0,
@@ -129,6 +130,11 @@ impl Cluster {
     /// Where the master is reached.
     pub(crate) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// The process of a node.
+    pub(crate) fn node(&self, name: &str) -> &Party {
+        &self.nodes[name].0
     }
 
     /// Takes a node out of those that have to live; where it listened is told with it.

@@ -162,6 +162,58 @@ async fn reads_of_a_killed_node_fail_over_or_fail_fast() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn reads_of_a_frozen_node_fail_over_in_bounded_time() -> Result<()> {
+    // One answer's patience, and what a machine that is busy adds to it.
+    const LIMIT: Duration = Duration::from_secs(9);
+    let cluster = Cluster::of(
+        Spans {
+            lease_ms: 10_000,
+            ttl_ms: 10_000,
+            ..Spans::default()
+        },
+        &["a", "b"],
+        32,
+    )
+    .await;
+    let store = cluster.connect().await;
+    for i in 0..8 {
+        let both = PutOptions::replicas(2).preferring(["a", "b"]);
+        let value = payload(20_000, i);
+        store.put_parts(format!("two{i}"), &[&value], &both).await?;
+        put_on(&store, "b", &format!("one{i}"), &value).await?;
+    }
+    cluster.node("a").stop();
+    let reads = (0..8).map(|i| {
+        let store = store.clone();
+        tokio::spawn(async move { (i, store.get(format!("two{i}")).await) })
+    });
+    let reads: Vec<_> = reads.collect();
+    // Who wants nothing of it does not notice.
+    for i in 0..8 {
+        let got = within(
+            BOUND,
+            "a read of another node",
+            store.get(format!("one{i}")),
+        )
+        .await?;
+        assert!(got == Some(payload(20_000, i)), "one{i}");
+    }
+    for read in reads {
+        let (i, got) = within(LIMIT, "a read with another replica", read)
+            .await
+            .expect("no panic");
+        assert!(
+            got? == Some(payload(20_000, i)),
+            "two{i} has another replica"
+        );
+    }
+    cluster.node("a").go_on();
+    cluster.segments(&store, 2).await;
+    cluster.finish().await;
+    Ok(())
+}
+
 /// Asks where objects are, as a reader that is slow to follow.
 async fn locate(store: &Store, names: &[String]) -> Result<Vec<GetGrant>> {
     let keys: Vec<_> = names

@@ -9,7 +9,8 @@ use ziggurat_base::Result;
 use ziggurat_store::Store;
 use ziggurat_tests::field::payload;
 
-const TTL: Duration = Duration::from_millis(1000);
+/// Longer than a busy machine keeps a process from its processor.
+const TTL: Duration = Duration::from_millis(2500);
 
 fn spans() -> Spans {
     Spans {
@@ -82,11 +83,11 @@ async fn a_master_that_stood_still_does_not_take_others_for_dead() -> Result<()>
     }
     cluster.master.stop();
     // The span is the fault itself: there is nothing to wait for but time.
-    tokio::time::sleep(TTL * 3).await;
+    tokio::time::sleep(TTL * 2).await;
     cluster.master.go_on();
     let woke = Instant::now();
     let mut asked = 0;
-    while woke.elapsed() < TTL * 3 {
+    while woke.elapsed() < TTL * 2 {
         let stats = store.stats().await?;
         let here = (stats.objects, stats.segments, stats.members_expired);
         assert_eq!(here, (300, 3, 0), "nobody was dead");
