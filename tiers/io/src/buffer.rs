@@ -106,6 +106,11 @@ impl Pool {
         self.shared.line().waiting.len()
     }
 
+    /// The memory, for an engine that registers it.
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.shared.arena
+    }
+
     fn buffer(&self, piece: Piece) -> Buffer {
         Buffer {
             piece: Some(piece),
@@ -229,6 +234,11 @@ impl Buffer {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The memory that it is of.
+    pub(crate) fn arena(&self) -> &Arc<Arena> {
+        &self.pool.shared.arena
     }
 
     /// Where it begins in that memory.

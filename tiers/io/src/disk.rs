@@ -2,6 +2,13 @@
 //!
 //! A request owns its buffer from the moment it is started until it has landed, so nothing that the caller does with the
 //! future can leave a device writing into memory that is somebody else's.
+//!
+//! Errors name file, range and what the kernel said. Their codes: `NoAvailableHandle` when the filesystem is full (or the
+//! quota), `FileReadFail` and `FileWriteFail` when a transfer or a sync fails, `FileNotFound` for a name that is not
+//! there, `FileOpenFail` for what cannot be opened or exists already, `InvalidParams` for names that are paths and ranges
+//! outside a file, `FileInvalidBuffer` for what is not aligned, `NotSupported` for holes that the filesystem cannot make,
+//! `Cancelled` when the engine ended first. A sync that failed vouches for nothing, and neither does the next one for
+//! what the failed one should have covered: write it again, elsewhere.
 
 use crate::buffer::{Buffer, Pool};
 use std::{fmt, sync::Arc};
@@ -55,7 +62,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// The plain files of the directory, in the order of their names.
     fn list(&self) -> Job<'_, Result<Vec<FileStat>>>;
     /// Makes a file of `len` bytes whose blocks are allocated and read as zeros. Nothing is left behind when it fails. The
-    /// name survives a crash only after [`Disk::sync_names`].
+    /// name survives a crash only after [`Disk::sync_names`]; when it does, so do length and zeros.
     fn create<'a>(&'a self, name: &'a str, len: u64) -> Job<'a, Result<Arc<dyn File>>>;
     /// Opens a file for reading and writing.
     fn open<'a>(&'a self, name: &'a str) -> Job<'a, Result<Arc<dyn File>>>;

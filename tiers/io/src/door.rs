@@ -4,6 +4,7 @@ use crate::{
     buffer::Buffer,
     disk::{Geometry, Request},
 };
+use std::fmt::Display;
 use ziggurat_base::{Code, Error, Result};
 
 /// Longest name of a file, in bytes; what Linux filesystems take.
@@ -40,7 +41,12 @@ impl Request {
 ///
 /// # Errors
 /// [`Code::FileInvalidBuffer`] for what is not aligned, [`Code::InvalidParams`] for what ends behind the file.
-pub(crate) fn check(geometry: Geometry, name: &str, len: u64, request: &Request) -> Result<()> {
+pub(crate) fn check(
+    geometry: Geometry,
+    name: impl Display,
+    len: u64,
+    request: &Request,
+) -> Result<()> {
     let (doing, offset, buffer) = match request {
         Request::Read { offset, buffer } => ("read", *offset, buffer),
         Request::Write { offset, buffer, .. } => ("write", *offset, buffer),
@@ -73,7 +79,7 @@ pub(crate) fn check(geometry: Geometry, name: &str, len: u64, request: &Request)
 /// [`Code::InvalidParams`].
 pub(crate) fn check_range(
     geometry: Geometry,
-    name: &str,
+    name: impl Display,
     len: u64,
     offset: u64,
     bytes: u64,

@@ -3,14 +3,24 @@
 //! It knows nothing of objects, replicas or keys. One trait, [`Disk`], is a directory on a disk, with several engines
 //! behind it (docs/adr/0007-disk-driver.md).
 
+mod answer;
 pub mod buffer;
+mod cause;
 pub mod disk;
-#[cfg(any(test, feature = "testkit"))]
 mod door;
 mod grains;
+mod helper;
+mod local;
 mod map;
 #[cfg(any(test, feature = "testkit"))]
 pub mod mem;
+pub mod open;
+mod sys;
+#[cfg(any(test, feature = "testkit"))]
+pub mod testkit;
+mod threads;
+mod uring;
 
 pub use buffer::{Buffer, Pool};
 pub use disk::{Disk, File, FileStat, Flight, Geometry, Landed, Request, Space};
+pub use open::{Choice, Direct, EngineKind, Options, Report, open};

@@ -235,6 +235,7 @@ impl Shared {
     }
 
     fn find(&self, name: &str) -> Result<Arc<Inode>> {
+        check_name(name)?;
         self.names().get(name).ok_or_else(|| {
             let what = format!("there is no file `{name}` on the simulated disk");
             Error::new(Code::FileNotFound, what)
@@ -319,7 +320,6 @@ impl Disk for MemDisk {
 
     fn open<'a>(&'a self, name: &'a str) -> Job<'a, Result<Arc<dyn File>>> {
         self.shared.call(Op::Open, name, move || {
-            check_name(name)?;
             let inode = self.shared.find(name)?;
             Ok(MemFile::open(&self.shared, name, inode))
         })

@@ -11,7 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "engine/base",
         &["buf", "checksum", "copy", "prefetch", "memory"],
     ),
-    ("tiers/io", &["uring", "map"]),
+    ("tiers/io", &["map", "sys", "uring"]),
     ("transport", &["tcp", "shm", "rdma", "cuda"]),
     ("dfs/hf3fs-sys", &[]),
     ("capi", &[]),
