@@ -8,27 +8,37 @@ use crate::{
     command::{Effect, Stats},
     evict::{EvictionPolicy, PolicyKind},
     place::{PlacementKind, PlacementPolicy},
+    record::Record,
     space::AllocatorKind,
     state::Seen,
 };
+use directories::Directories;
+use feed::Feed;
 use fleet::{Fleet, ReplicaRecord};
 use members::Members;
+use offload::Offloads;
+use scan::Scans;
 use sides::Sides;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use table::Table;
 use tags::TagTable;
 use writes::Opens;
 use ziggurat_base::{ByteCount, Era, TenantId, Ticket, Timestamp, hash::Dice};
 
+mod adopt;
 mod buckets;
 mod clear;
 mod close;
+mod directories;
 mod end;
 mod evict;
+mod feed;
 mod fleet;
 mod get;
 mod invariant;
+mod ledger;
 mod members;
+mod offload;
 mod put;
 mod remove;
 mod rows;
@@ -37,8 +47,10 @@ mod sides;
 mod table;
 mod tags;
 mod tick;
+mod version;
 mod writes;
 
+pub use offload::OffloadMode;
 pub use scan::Matcher;
 pub use tick::Ticked;
 
@@ -69,6 +81,12 @@ pub struct Config {
     pub placement: PlacementKind,
     /// How space is cut.
     pub allocator: AllocatorKind,
+    /// When owners take objects over from memory.
+    pub offload: OffloadMode,
+    /// Share of the capacity whose objects may wait for their owners; beyond, what has waited longest may be evicted.
+    pub offload_share: f64,
+    /// After this time an object that waits for its owner may be evicted.
+    pub offload_patience: Duration,
     /// Start of the sequence of random numbers.
     pub seed: u64,
     /// Check every invariant after every call: for tests, at a cost that grows with the number of objects.
@@ -87,6 +105,9 @@ impl Default for Config {
             policy: PolicyKind::default(),
             placement: PlacementKind::default(),
             allocator: AllocatorKind::default(),
+            offload: OffloadMode::default(),
+            offload_share: 0.5,
+            offload_patience: Duration::from_secs(30),
             seed: 0,
             paranoid: false,
         }
@@ -137,7 +158,13 @@ pub struct Catalog {
     policy: Box<dyn EvictionPolicy>,
     placement: Box<dyn PlacementPolicy>,
     dice: Dice,
-    tenants: BTreeMap<Box<str>, TenantId>,
+    tenants: BTreeMap<Arc<str>, TenantId>,
+    /// The names of the tenants, by number.
+    tenant_names: Vec<Arc<str>>,
+    directories: Directories,
+    feed: Feed,
+    offloads: Offloads,
+    scans: Scans,
     effects: Vec<Effect>,
     evicting: bool,
     last_tick: Timestamp,
@@ -155,7 +182,8 @@ impl Catalog {
     /// An empty partition. `era` must exceed every era before it in the cluster's life.
     #[must_use]
     pub fn new(config: Config, era: Era) -> Self {
-        let tenants = BTreeMap::from([("default".into(), TenantId(0))]);
+        let first: Arc<str> = "default".into();
+        let tenants = BTreeMap::from([(first.clone(), TenantId(0))]);
         Self {
             policy: config.policy.build(),
             placement: config.placement.build(),
@@ -171,6 +199,11 @@ impl Catalog {
             opens: Opens::default(),
             cooling: Cooling::default(),
             tenants,
+            tenant_names: vec![first],
+            directories: Directories::default(),
+            feed: Feed::default(),
+            offloads: Offloads::default(),
+            scans: Scans::default(),
             effects: Vec::new(),
             evicting: false,
             last_tick: Timestamp::ZERO,
@@ -233,6 +266,24 @@ impl Catalog {
         !self.effects.is_empty()
     }
 
+    /// Takes what an earlier life of the partition has left, in the order in which it came out, and says that somebody keeps
+    /// what comes out of this one. To be called once, before anything else.
+    pub fn absorb(&mut self, records: impl IntoIterator<Item = Record>) {
+        let newest = self.newest_ticket();
+        self.directories.absorb(newest, records);
+    }
+
+    /// What must be durable before the answer of the last call leaves.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        self.directories.take_records()
+    }
+
+    /// Whether [`Catalog::take_records`] has something.
+    #[must_use]
+    pub fn has_records(&self) -> bool {
+        self.directories.has_records()
+    }
+
     /// The state × event cells that were tried.
     #[must_use]
     pub fn seen(&self) -> &Seen {
@@ -243,21 +294,32 @@ impl Catalog {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (open, closing) = self.opens.counts();
+        let (owned_capacity, owned_used, owned_replicas) = self.fleet.owned_stats();
+        let (directories_absent, debts, key_debts) = self.directories.counts();
         Stats {
             writes_open: open,
             writes_closing: closing,
             capacity: self.fleet.capacity,
             used: self.fleet.used,
             largest_free: self.fleet.largest_free(),
-            segments: self.fleet.slots().filter(|(_, slot)| slot.serves()).count() as u64,
+            segments: self.fleet.serving(),
             members: self.members.count(),
+            owned_capacity,
+            owned_used,
+            owned_replicas,
+            offloading: self.offloads.count(),
+            offloading_bytes: self.offloads.bytes,
+            directories_absent,
+            debts,
+            key_debts,
             table_bytes: self.table_bytes().0,
             ..self.stats
         }
     }
 
     fn table_bytes(&self) -> ByteCount {
-        ByteCount(self.table.memory().0 + self.policy.memory().0 + self.sides.memory())
+        let facts = self.sides.memory() + self.directories.memory();
+        ByteCount(self.table.memory().0 + self.policy.memory().0 + facts)
     }
 
     /// Checks the invariants when the configuration says so.

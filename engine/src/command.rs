@@ -3,10 +3,11 @@
 //! All calls are batches with positional answers. A grant carries spans; its holder counts from the moment it *sent*
 //! the request, so no two clocks are compared.
 
-use crate::Row;
+use crate::{Row, ledger::Holding};
 use std::time::Duration;
 use ziggurat_base::{
-    ByteCount, Crc32, Era, Error, Key, MemberId, ObjectKey, Placement, SegmentId, TenantId, Ticket,
+    ByteCount, Crc32, DirectoryId, Era, Error, Key, MemberId, ObjectKey, Placement, SegmentId,
+    TenantId, Ticket,
 };
 
 /// The most items that one batch may have; larger ones are split by the caller. Bounds the length of a turn.
@@ -84,6 +85,39 @@ impl Tags<'_> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Tags::default()
+    }
+}
+
+/// [`Tags`], owned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnedTags {
+    /// The object before this one in a prompt.
+    pub parent: Option<ObjectKey>,
+    /// The group it belongs to.
+    pub group: Option<ObjectKey>,
+    /// Whether it is likely to be used again.
+    pub hint: Hint,
+}
+
+impl OwnedTags {
+    /// Borrows.
+    #[must_use]
+    pub fn as_tags(&self) -> Tags<'_> {
+        Tags {
+            parent: self.parent.as_ref().map(ObjectKey::as_key),
+            group: self.group.as_ref().map(ObjectKey::as_key),
+            hint: self.hint,
+        }
+    }
+}
+
+impl From<&Tags<'_>> for OwnedTags {
+    fn from(tags: &Tags<'_>) -> Self {
+        Self {
+            parent: tags.parent.map(Key::to_owned),
+            group: tags.group.map(Key::to_owned),
+            hint: tags.hint,
+        }
     }
 }
 
@@ -277,6 +311,20 @@ pub struct ObjectStat {
     pub hint: Hint,
 }
 
+/// Who decides where in a segment a replica lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// The partition. The bytes go with the process that gives the space.
+    #[default]
+    Delegated,
+    /// The owner: it takes versions over from its memory and finds them by their tickets. What is there outlives the
+    /// process. A replica has the one extent `0 .. len`, in bytes of the payload, and no check extent.
+    Owned {
+        /// What the partition remembers the space by, wherever it turns up.
+        directory: DirectoryId,
+    },
+}
+
 /// Space that a member offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentOffer {
@@ -286,6 +334,8 @@ pub struct SegmentOffer {
     pub capacity: ByteCount,
     /// The highest era that the member has seen in tickets: the partition's own must exceed it.
     pub highest_era: Era,
+    /// Who allocates.
+    pub keep: Keep,
 }
 
 /// A segment as people and clients see it.
@@ -309,6 +359,8 @@ pub struct SegmentStat {
     pub largest_free: ByteCount,
     /// Replicas on it, whatever their state.
     pub replicas: u64,
+    /// Who allocates.
+    pub keep: Keep,
 }
 
 /// A process that joins.
@@ -318,6 +370,9 @@ pub struct MemberOffer {
     pub address: Box<str>,
     /// Whether it must ping: a member in the same process cannot fall silent.
     pub in_process: bool,
+    /// Whether it wants to be told which versions became readable in its memory, and which are not handed out any more. It
+    /// acknowledges the latter in the segment's ledger.
+    pub feed: bool,
 }
 
 /// A partition in numbers. Counters run since its start; nothing is ever negative.
@@ -329,7 +384,7 @@ pub struct Stats {
     pub writes_open: u64,
     /// Given-up writes whose space waits for a fence.
     pub writes_closing: u64,
-    /// Bytes of all mounted segments.
+    /// Bytes of all mounted segments that the partition allocates.
     pub capacity: u64,
     /// Bytes of them in use.
     pub used: u64,
@@ -381,9 +436,35 @@ pub struct Stats {
     pub lost: u64,
     /// Members that fell silent.
     pub members_expired: u64,
+    /// Bytes of all mounted segments that their owners allocate.
+    pub owned_capacity: u64,
+    /// Bytes stored there.
+    pub owned_used: u64,
+    /// Replicas there.
+    pub owned_replicas: u64,
+    /// Replicas that were taken over from what owners said that they hold.
+    pub adopted: u64,
+    /// Versions that owners held and had to discard.
+    pub discarded: u64,
+    /// Objects whose last replica its owner dropped.
+    pub dropped: u64,
+    /// Objects that left memory and stayed readable elsewhere.
+    pub demoted: u64,
+    /// Objects that left memory, and with it the store, before their owner had taken them over.
+    pub unkept: u64,
+    /// Objects that stay in memory until their owner has taken them over.
+    pub offloading: u64,
+    /// Bytes of them.
+    pub offloading_bytes: u64,
+    /// Directories that were mounted once and have not said what they hold.
+    pub directories_absent: u64,
+    /// Versions that the owners of directories have yet to forget.
+    pub debts: u64,
+    /// Keys of which dead versions are remembered.
+    pub key_debts: u64,
 }
 
-/// A command that the owner of memory must carry out.
+/// What a partition asks the owner of space to do, or lets it know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Refuse the ticket from now on, wait for its writes under way, then acknowledge.
@@ -395,6 +476,56 @@ pub enum Effect {
         /// The space.
         placement: Placement,
     },
+    /// A version became readable in the member's memory; for members that want the feed. May come again.
+    Committed {
+        /// The owner.
+        member: MemberId,
+        /// The version, with its placement.
+        holding: Box<Holding>,
+    },
+    /// A version in the member's memory is not handed out any more. Acknowledged in the segment's ledger by
+    /// [`crate::ledger::Change::Forgotten`]; comes again until then.
+    Retired {
+        /// The owner.
+        member: MemberId,
+        /// The segment.
+        segment: SegmentId,
+        /// The version.
+        ticket: Ticket,
+    },
+    /// The version is wanted out of memory: take it over, or refuse it in the ledger of an owned segment.
+    Offload {
+        /// The owner.
+        member: MemberId,
+        /// The segment in whose memory it lies.
+        segment: SegmentId,
+        /// The version.
+        ticket: Ticket,
+    },
+    /// Versions that the owner must not hold. Acknowledged in the segment's ledger by
+    /// [`crate::ledger::Change::Forgotten`], whether it holds them or not; comes again until then.
+    Discard {
+        /// The owner.
+        member: MemberId,
+        /// The segment.
+        segment: SegmentId,
+        /// The versions, at most [`BATCH_MAX`].
+        tickets: Vec<Ticket>,
+    },
+}
+
+impl Effect {
+    /// Who is addressed.
+    #[must_use]
+    pub fn member(&self) -> MemberId {
+        match self {
+            Self::Fence { member, .. }
+            | Self::Committed { member, .. }
+            | Self::Retired { member, .. }
+            | Self::Offload { member, .. }
+            | Self::Discard { member, .. } => *member,
+        }
+    }
 }
 
 /// One answer of a batch.

@@ -8,6 +8,7 @@ use crate::command::{
     Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, PutAnswer,
     PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats, Target, Wish,
 };
+use crate::ledger::{LedgerBatch, LedgerReply};
 use std::{fmt, sync::Arc, time::Duration};
 use ziggurat_base::{
     Clock, Crc32, Era, Job, MemberId, SegmentId, TenantId, Ticket,
@@ -87,6 +88,13 @@ pub trait MemberApi: Send + Sync {
     -> Job<'_, Answer<()>>;
     /// Acknowledges [`crate::command::Effect::Fence`].
     fn fenced(&self, member: MemberId, ticket: Ticket, segment: SegmentId) -> Job<'_, Answer<()>>;
+    /// Tells what is held in a segment; see [`crate::ledger`].
+    fn ledger<'a>(
+        &'a self,
+        member: MemberId,
+        segment: SegmentId,
+        batch: &'a LedgerBatch,
+    ) -> Job<'a, Answer<LedgerReply>>;
     /// Every segment: who owns it and where it is served.
     fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>>;
     /// What a member has to do: completes when there is something, in order, at least once each. An error means that the

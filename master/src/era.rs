@@ -45,6 +45,12 @@ impl EraStore {
         })
     }
 
+    /// The state directory, when there is one.
+    #[must_use]
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
+    }
+
     /// Begins a term: an era above the stored one and above the seconds of the clock, stored before it is returned.
     ///
     /// # Errors

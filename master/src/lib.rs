@@ -5,6 +5,8 @@
 
 pub mod admin;
 pub mod era;
+pub mod journal;
+pub mod mailbox;
 pub mod metrics;
 pub mod orders;
 pub mod partition;
@@ -12,6 +14,8 @@ pub mod process;
 pub mod seed;
 
 pub use era::EraStore;
-pub use partition::{EffectSink, Mailbox, Partition, Session};
+pub use journal::Journal;
+pub use mailbox::Mailbox;
+pub use partition::{EffectSink, Partition, Session};
 pub use process::{Master, MasterOptions};
 pub use seed::{Seed, SeedCounts};

@@ -151,6 +151,75 @@ const ROWS: &[Row<Stats>] = &[
         "Members that fell silent.",
         |s| s.members_expired,
     ),
+    (
+        "owned_capacity_bytes",
+        false,
+        "Bytes of segments that their owners allocate.",
+        |s| s.owned_capacity,
+    ),
+    ("owned_used_bytes", false, "Bytes stored there.", |s| {
+        s.owned_used
+    }),
+    ("owned_replicas", false, "Replicas there.", |s| {
+        s.owned_replicas
+    }),
+    (
+        "replicas_adopted_total",
+        true,
+        "Replicas taken over from what owners hold.",
+        |s| s.adopted,
+    ),
+    (
+        "replicas_discarded_total",
+        true,
+        "Versions that owners held and had to discard.",
+        |s| s.discarded,
+    ),
+    (
+        "objects_dropped_total",
+        true,
+        "Objects whose last replica its owner dropped.",
+        |s| s.dropped,
+    ),
+    (
+        "objects_demoted_total",
+        true,
+        "Objects that left memory and stayed readable elsewhere.",
+        |s| s.demoted,
+    ),
+    (
+        "objects_unkept_total",
+        true,
+        "Objects evicted before their owner had taken them over.",
+        |s| s.unkept,
+    ),
+    (
+        "offloading",
+        false,
+        "Objects that wait in memory for their owner.",
+        |s| s.offloading,
+    ),
+    ("offloading_bytes", false, "Bytes of them.", |s| {
+        s.offloading_bytes
+    }),
+    (
+        "directories_absent",
+        false,
+        "Directories that have not told what they hold.",
+        |s| s.directories_absent,
+    ),
+    (
+        "debts",
+        false,
+        "Dead versions that directories have yet to forget.",
+        |s| s.debts,
+    ),
+    (
+        "key_debts",
+        false,
+        "Keys of which dead versions are remembered.",
+        |s| s.key_debts,
+    ),
 ];
 
 const SEED_ROWS: &[Row<SeedCounts>] = &[

@@ -4,7 +4,9 @@
 //! the call returns: for a member of this process that is the member itself, for another one its [`Mailbox`].
 
 use crate::{
-    EraStore,
+    EraStore, Journal,
+    journal::Mark,
+    mailbox::{Mailbox, Taken},
     orders::{OrderCounts, Orders},
 };
 use std::{
@@ -14,7 +16,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Poll, Waker},
     time::Duration,
 };
 use ziggurat_base::{
@@ -27,6 +28,7 @@ use ziggurat_engine::{
         PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats,
         Wish,
     },
+    ledger::{LedgerBatch, LedgerReply},
     port::{Joined, MemberApi, MetadataApi},
 };
 use ziggurat_proto::{
@@ -51,6 +53,8 @@ pub struct Partition {
     clock: Arc<dyn Clock>,
     catalog: Mutex<Catalog>,
     eras: EraStore,
+    /// Where its durable facts are kept, when there is a state directory.
+    journal: Option<Journal>,
     sinks: Mutex<BTreeMap<MemberId, Arc<dyn EffectSink>>>,
     mailboxes: Mutex<BTreeMap<MemberId, Arc<Mailbox>>>,
     orders: Orders,
@@ -70,16 +74,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Partition {
-    /// Begins a term with an empty catalog.
+    /// Begins a term with an empty catalog, and with the durable facts of the term before when there is a state directory.
     ///
     /// # Errors
-    /// `PersistentFail` when the era cannot be stored.
+    /// `PersistentFail` when the era cannot be stored, and as [`Journal::open`].
     pub fn open(config: Config, clock: Arc<dyn Clock>, eras: EraStore) -> Result<Arc<Self>, Error> {
+        let kept = eras.dir().map(Journal::open).transpose()?;
         let era = eras.begin()?;
+        let mut catalog = Catalog::new(config, era);
+        let journal = kept.map(|(journal, records)| {
+            catalog.absorb(records);
+            journal
+        });
         Ok(Arc::new(Self {
             clock,
-            catalog: Mutex::new(Catalog::new(config, era)),
+            catalog: Mutex::new(catalog),
             eras,
+            journal,
             sinks: Mutex::default(),
             mailboxes: Mutex::default(),
             orders: Orders::default(),
@@ -88,8 +99,17 @@ impl Partition {
         }))
     }
 
-    /// One call to the catalog, then the effects that it had.
+    /// One call to the catalog, then the effects that it had. What it left to be kept is on its way; a call that may leave
+    /// something which its answer promises goes through `kept`.
     fn apply<T>(&self, call: impl FnOnce(&mut Catalog, Timestamp) -> T) -> T {
+        self.apply_marked(call).0
+    }
+
+    /// As `apply`, with the end of what it left to be kept.
+    fn apply_marked<T>(
+        &self,
+        call: impl FnOnce(&mut Catalog, Timestamp) -> T,
+    ) -> (T, Option<Mark>) {
         let mut catalog = lock(&self.catalog);
         let now = self.clock.now();
         let answer = call(&mut catalog, now);
@@ -101,9 +121,56 @@ impl Partition {
         } else {
             Vec::new()
         };
+        let mark = match &self.journal {
+            Some(journal) if catalog.has_records() => Some(journal.append(catalog.take_records())),
+            _ => None,
+        };
         drop(catalog);
         if !effects.is_empty() {
             self.deliver(effects);
+        }
+        (answer, mark)
+    }
+
+    /// A call whose answer leaves when what it left to be kept is durable.
+    fn kept<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>,
+    ) -> Job<'a, Answer<T>> {
+        let (answer, mark) = self.apply_marked(call);
+        self.after(mark, answer)
+    }
+
+    /// A call whose answer leaves when everything is durable that was left to be kept so far: its answer promises something
+    /// of what others have done too.
+    fn kept_all<'a, T: Send + 'a>(
+        &'a self,
+        call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>,
+    ) -> Job<'a, Answer<T>> {
+        let answer = self.apply(call);
+        let mark = self.journal.as_ref().and_then(Journal::tail);
+        self.after(mark, answer)
+    }
+
+    fn after<'a, T: Send + 'a>(
+        &'a self,
+        mark: Option<Mark>,
+        answer: Answer<T>,
+    ) -> Job<'a, Answer<T>> {
+        match (&self.journal, mark) {
+            (Some(journal), Some(mark)) => Box::pin(async move {
+                journal.wait(mark).await?;
+                answer
+            }),
+            _ => ready(answer),
+        }
+    }
+
+    /// As `kept`, on the calling thread.
+    fn kept_here<T>(&self, call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>) -> Answer<T> {
+        let (answer, mark) = self.apply_marked(call);
+        if let (Some(journal), Some(mark)) = (&self.journal, mark) {
+            journal.wait_here(mark)?;
         }
         answer
     }
@@ -124,8 +191,7 @@ impl Partition {
     fn deliver(&self, effects: Vec<Effect>) {
         let mut by_member: BTreeMap<MemberId, Vec<Effect>> = BTreeMap::new();
         for effect in effects {
-            let Effect::Fence { member, .. } = &effect;
-            by_member.entry(*member).or_default().push(effect);
+            by_member.entry(effect.member()).or_default().push(effect);
         }
         for (member, effects) in by_member {
             let sink = lock(&self.sinks).get(&member).cloned();
@@ -136,10 +202,11 @@ impl Partition {
         }
     }
 
-    /// Connects a member to its effects, beginning with everything that it owes. Replaces an earlier sink.
+    /// Connects a member to its effects, beginning with everything that it owes, and with what is readable in its memory
+    /// when it wants to be told. Replaces an earlier sink.
     pub fn attach(&self, member: MemberId, sink: Arc<dyn EffectSink>) {
         lock(&self.sinks).insert(member, sink.clone());
-        let debts = self.apply(|catalog, _| catalog.debts(member));
+        let debts = self.apply(|catalog, _| catalog.attach(member));
         if !debts.is_empty() {
             sink.deliver(debts);
         }
@@ -168,6 +235,19 @@ impl Partition {
     /// A member of this process has carried out a fence.
     pub fn acknowledge_fence(&self, member: MemberId, ticket: Ticket, segment: SegmentId) {
         self.apply(|catalog, _| catalog.fenced(member, ticket, segment));
+    }
+
+    /// Takes a batch of a segment's ledger; for members of this process.
+    ///
+    /// # Errors
+    /// As [`Catalog::ledger`].
+    pub fn ledger_now(
+        &self,
+        member: MemberId,
+        segment: SegmentId,
+        batch: &LedgerBatch,
+    ) -> Answer<LedgerReply> {
+        self.kept_here(|catalog, now| catalog.ledger(now, member, segment, batch))
     }
 
     /// Joins with an offer; for members of this process.
@@ -204,8 +284,8 @@ impl Partition {
 
     /// As [`Catalog::clear`].
     #[must_use]
-    pub fn clear_now(&self, keys: Keys<'_>, segment: Option<&str>) -> Vec<bool> {
-        self.apply(|catalog, now| catalog.clear(now, keys, segment))
+    pub fn clear(&self, keys: Keys<'_>, segment: Option<&str>) -> Job<'_, Answer<Vec<bool>>> {
+        self.kept_all(|catalog, now| Ok(catalog.clear(now, keys, segment)))
     }
 
     /// Orders to nodes in numbers.
@@ -279,14 +359,22 @@ impl Partition {
     /// # Errors
     /// As [`Catalog::mount`], and `PersistentFail`.
     pub fn mount_now(&self, member: MemberId, offer: &SegmentOffer) -> Answer<SegmentId> {
-        self.apply(|catalog, now| {
-            let before = catalog.era();
-            let mounted = catalog.mount(now, member, offer);
-            if catalog.era() != before {
-                self.eras.save(catalog.era())?;
-            }
-            mounted
-        })
+        self.kept_here(|catalog, now| self.mount_locked(catalog, now, member, offer))
+    }
+
+    fn mount_locked(
+        &self,
+        catalog: &mut Catalog,
+        now: Timestamp,
+        member: MemberId,
+        offer: &SegmentOffer,
+    ) -> Answer<SegmentId> {
+        let before = catalog.era();
+        let mounted = catalog.mount(now, member, offer);
+        if catalog.era() != before {
+            self.eras.save(catalog.era())?;
+        }
+        mounted
     }
 
     /// Goes to a fresh era when the tickets of this one run low.
@@ -330,7 +418,7 @@ impl MemberApi for Partition {
         member: MemberId,
         offer: &'a SegmentOffer,
     ) -> Job<'a, Answer<SegmentId>> {
-        ready(self.mount_now(member, offer))
+        self.kept(|catalog, now| self.mount_locked(catalog, now, member, offer))
     }
 
     fn unmount(
@@ -347,6 +435,15 @@ impl MemberApi for Partition {
         ready(Ok(()))
     }
 
+    fn ledger<'a>(
+        &'a self,
+        member: MemberId,
+        segment: SegmentId,
+        batch: &'a LedgerBatch,
+    ) -> Job<'a, Answer<LedgerReply>> {
+        self.kept(|catalog, now| catalog.ledger(now, member, segment, batch))
+    }
+
     fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>> {
         ready(Ok(self.segments_now()))
     }
@@ -359,7 +456,15 @@ impl MemberApi for Partition {
             self.attach(member, mailbox.clone());
             mailbox
         });
-        Box::pin(async move { Ok(mailbox.take().await) })
+        Box::pin(async move {
+            loop {
+                match mailbox.take().await {
+                    Taken::Effects(effects) => return Ok(effects),
+                    // What it has missed is told again.
+                    Taken::Overflow => self.attach(member, mailbox.clone()),
+                }
+            }
+        })
     }
 
     fn stats(&self) -> Job<'_, Answer<Stats>> {
@@ -406,49 +511,6 @@ impl ziggurat_proto::Partition for Partition {
     }
 }
 
-/// The effects of one member on their way to it.
-#[derive(Debug, Default)]
-pub struct Mailbox {
-    inner: Mutex<Mail>,
-}
-
-#[derive(Debug, Default)]
-struct Mail {
-    effects: Vec<Effect>,
-    waker: Option<Waker>,
-}
-
-impl Mailbox {
-    /// An empty mailbox.
-    #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// Completes when there is something.
-    pub async fn take(&self) -> Vec<Effect> {
-        std::future::poll_fn(|context| {
-            let mut mail = lock(&self.inner);
-            if mail.effects.is_empty() {
-                mail.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(std::mem::take(&mut mail.effects))
-        })
-        .await
-    }
-}
-
-impl EffectSink for Mailbox {
-    fn deliver(&self, effects: Vec<Effect>) {
-        let mut mail = lock(&self.inner);
-        mail.effects.extend(effects);
-        if let Some(waker) = mail.waker.take() {
-            waker.wake();
-        }
-    }
-}
-
 /// The partition as one member calls it: what it writes is in its name.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -470,7 +532,7 @@ impl MetadataApi for Partition {
     }
 
     fn put_end<'a>(&'a self, ends: &'a [PutEnd]) -> Job<'a, Answer<Vec<Answer<PutDone>>>> {
-        ready(Ok(self.apply(|catalog, now| catalog.put_end(now, ends))))
+        self.kept(|catalog, now| Ok(catalog.put_end(now, ends)))
     }
 
     fn revoke<'a>(&'a self, tickets: &'a [Ticket]) -> Job<'a, Answer<Vec<Answer<()>>>> {
@@ -505,9 +567,7 @@ impl MetadataApi for Partition {
     }
 
     fn remove<'a>(&'a self, keys: Keys<'a>, force: Force) -> Job<'a, Answer<Vec<Answer<()>>>> {
-        ready(Ok(
-            self.apply(|catalog, now| catalog.remove(now, keys, force))
-        ))
+        self.kept_all(|catalog, now| Ok(catalog.remove(now, keys, force)))
     }
 
     fn scan<'a>(
@@ -521,10 +581,14 @@ impl MetadataApi for Partition {
             Ok(matcher) => matcher,
             Err(error) => return ready(Err(error)),
         };
-        ready(Ok(self.apply(|catalog, now| {
+        let turn = |catalog: &mut Catalog, now| {
             let cursor = cursor.unwrap_or_else(|| catalog.scan_start());
-            catalog.scan(now, tenant, &matcher, action, cursor)
-        })))
+            Ok(catalog.scan(now, tenant, &matcher, action, cursor))
+        };
+        match action {
+            ScanAction::List => ready(self.apply(turn)),
+            ScanAction::Remove(_) => self.kept_all(turn),
+        }
     }
 
     fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {

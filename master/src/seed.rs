@@ -106,16 +106,15 @@ impl Seed {
         Ok(removed)
     }
 
-    fn clear(&self, clear: &Clear<'_>) -> Vec<ObjectKey> {
+    async fn clear(&self, clear: &Clear<'_>) -> Answer<Vec<ObjectKey>> {
         let keys = Keys {
             tenant: TENANT,
             keys: &clear.keys,
         };
-        let cleared = self.partition.clear_now(keys, clear.segment);
+        let cleared = self.partition.clear(keys, clear.segment).await?;
         let keys = clear.keys.iter().zip(cleared);
-        keys.filter(|(_, cleared)| *cleared)
-            .map(|(key, _)| Key::to_owned(*key))
-            .collect()
+        let cleared = keys.filter(|(_, cleared)| *cleared);
+        Ok(cleared.map(|(key, _)| Key::to_owned(*key)).collect())
     }
 }
 
@@ -140,7 +139,7 @@ impl SeedBackend for Seed {
     }
 
     fn batch_replica_clear<'a>(&'a self, clear: &'a Clear<'a>) -> Job<'a, Answer<Vec<ObjectKey>>> {
-        Box::pin(std::future::ready(Ok(Self::clear(self, clear))))
+        Box::pin(Self::clear(self, clear))
     }
 
     fn put_start<'a>(&'a self, peer: Peer, put: &'a SeedPut<'a>) -> Job<'a, Answer<Vec<Replica>>> {

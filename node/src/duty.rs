@@ -9,7 +9,7 @@ use tokio::{
 use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, Result, SegmentId, memory::Region};
 use ziggurat_engine::{
-    command::{Effect, MemberOffer, SegmentOffer},
+    command::{Effect, Keep, MemberOffer, SegmentOffer},
     port::{Joined, MemberApi},
 };
 use ziggurat_proto::{
@@ -164,6 +164,7 @@ impl Duty {
         let offer = MemberOffer {
             address: self.address.clone().into(),
             in_process: false,
+            feed: false,
         };
         let joined = session.join(&offer).await.map_err(End::Lost)?;
         self.tier.set_member(joined.member);
@@ -172,6 +173,7 @@ impl Duty {
                 name: name.clone(),
                 capacity: ByteCount(region.len()),
                 highest_era: self.highest_era,
+                keep: Keep::Delegated,
             };
             let segment = match session.mount(joined.member, &offer).await {
                 Ok(segment) => segment,
@@ -210,10 +212,14 @@ impl Duty {
         member: MemberId,
         effects: Vec<Effect>,
     ) -> Result<(), End> {
-        for Effect::Fence {
-            ticket, placement, ..
-        } in effects
-        {
+        for effect in effects {
+            // This node has nothing that outlives its memory, and asked for no feed.
+            let Effect::Fence {
+                ticket, placement, ..
+            } = effect
+            else {
+                continue;
+            };
             // A segment that is gone cannot be damaged: the fence is as good as done.
             if let Err(error) = self.tier.fence(ticket, &placement) {
                 warn!(%ticket, %error, "nothing is left to fence");

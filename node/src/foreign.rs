@@ -19,7 +19,7 @@ use tokio::{
 use tracing::warn;
 use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, Result, SegmentId, memory::Region};
 use ziggurat_engine::{
-    command::{Answer, SegmentOffer, SegmentStat},
+    command::{Answer, Keep, SegmentOffer, SegmentStat},
     port::MemberApi as _,
     segment::Segment,
 };
@@ -210,6 +210,7 @@ impl Foreign {
             name: hosted.name.clone(),
             capacity: hosted.capacity,
             highest_era,
+            keep: Keep::Delegated,
         };
         let segment = session.mount(member, &offer).await?;
         self.serves(segment, hosted)?;

@@ -8,6 +8,7 @@
 pub(crate) mod batch;
 pub(crate) mod get;
 pub(crate) mod keys;
+pub(crate) mod ledger;
 pub(crate) mod member;
 pub(crate) mod order;
 pub(crate) mod places;

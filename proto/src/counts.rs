@@ -77,6 +77,8 @@ kinds! {
         Watch = "watch",
         /// A report on an order.
         Report = "report",
+        /// A batch of a ledger.
+        Ledger = "ledger",
         /// `GetReplicaList` of the seed's service.
         SeedGetReplicaList = "seed_get_replica_list",
         /// `GetReplicaListByRegex` of the seed's service.
@@ -125,6 +127,7 @@ impl CallKind {
             Call::Stats(_) => Self::Stats,
             Call::Watch(_) => Self::Watch,
             Call::Report(_) => Self::Report,
+            Call::Ledger(_) => Self::Ledger,
         }
     }
 }

@@ -7,8 +7,9 @@ use ziggurat_engine::{
     port::{MemberApi, MetadataApi},
 };
 
-/// Everything that may be asked of a partition over the wire. Its futures complete without waiting, but for
-/// [`MemberApi::effects`] and [`OrderApi::orders`]: requests of one connection are answered one after the other.
+/// Everything that may be asked of a partition over the wire. Its futures complete without waiting for others, but for
+/// [`MemberApi::effects`] and [`OrderApi::orders`], and at most as long as a sync of the state directory takes: requests of one
+/// connection are answered one after the other.
 ///
 /// [`MetadataApi::put_start`] is refused here, for it says nothing of the writer: the server calls
 /// [`Partition::put_start_as`] with the member that joined last on the connection.

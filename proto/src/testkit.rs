@@ -32,6 +32,7 @@ use ziggurat_engine::{
         PutAnswer, PutDone, PutEnd, PutGrant, PutItem, Recency, ScanAction, SegmentOffer,
         SegmentStat, Stats, Target, Targets, Wish,
     },
+    ledger::{LedgerBatch, LedgerReply, Verdict},
     port::{Joined, MemberApi, MetadataApi},
 };
 
@@ -340,6 +341,26 @@ impl MemberApi for FakePartition {
     ) -> Job<'_, Answer<()>> {
         lock(&self.fences).push(ticket);
         now(Ok(()))
+    }
+
+    /// Believes everything but what has an odd ticket.
+    fn ledger<'a>(
+        &'a self,
+        _member: MemberId,
+        _segment: SegmentId,
+        batch: &'a LedgerBatch,
+    ) -> Job<'a, Answer<LedgerReply>> {
+        let LedgerBatch::Page { holdings, .. } = batch else {
+            return now(Ok(LedgerReply::default()));
+        };
+        let verdict = |odd| match odd {
+            true => Verdict::Discard,
+            false => Verdict::Taken,
+        };
+        let odd = holdings.iter().map(|h| h.version.ticket.0 % 2 == 1);
+        now(Ok(LedgerReply {
+            verdicts: odd.map(verdict).collect(),
+        }))
     }
 
     fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>> {

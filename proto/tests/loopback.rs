@@ -12,15 +12,16 @@ use tokio::{
     task::JoinHandle,
 };
 use ziggurat_base::{
-    ByteCount, Code, Crc32, Era, Key, MemberId, SegmentId, TenantId, Ticket,
+    ByteCount, Code, Crc32, Era, Key, MemberId, ObjectKey, SegmentId, TenantId, Ticket,
     frame::{HEADER_LEN, Header, Kind},
 };
 use ziggurat_engine::{
     Row,
     command::{
-        Effect, Force, Hold, Keys, MemberOffer, PutAnswer, PutEnd, PutItem, Recency, ScanAction,
-        SegmentOffer, Targets, Wish, Written,
+        Effect, Force, Hold, Keep, Keys, MemberOffer, OwnedTags, PutAnswer, PutEnd, PutItem,
+        Recency, ScanAction, SegmentOffer, Targets, Wish, Written,
     },
+    ledger::{Holding, LedgerBatch, Verdict, Version},
     port::{MemberApi, MetadataApi},
 };
 use ziggurat_proto::{
@@ -206,6 +207,7 @@ async fn a_member_joins_mounts_and_leaves() {
         name: "s".into(),
         capacity: ByteCount::mib(1),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     let segment = session.mount(joined.member, &offer).await.unwrap();
     session.ping(joined.member).await.unwrap();
@@ -354,6 +356,45 @@ async fn guards_go_back_with_the_next_request_or_soon() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(session.holds_dropped(), 0);
+}
+
+#[tokio::test]
+async fn owners_tell_of_their_segments() {
+    let server = server().await;
+    let session = server.session().await;
+    let member = session.join(&MemberOffer::default()).await.unwrap().member;
+    let holding = |serial| Holding {
+        version: Version {
+            tenant: "default".into(),
+            key: ObjectKey::new(format!("k{serial}")).unwrap(),
+            ticket: Ticket::new(Era(1), serial),
+        },
+        len: 10,
+        stored_len: 512,
+        crc: Crc32(1),
+        tags: OwnedTags::default(),
+        placement: None,
+    };
+    let page = LedgerBatch::Page {
+        generation: 1,
+        number: 0,
+        holdings: (1..=3).map(holding).collect(),
+    };
+    let begin = LedgerBatch::Begin { generation: 1 };
+    let reply = session.ledger(member, SegmentId(1), &begin).await.unwrap();
+    assert_eq!(reply.verdicts, []);
+    let reply = session.ledger(member, SegmentId(1), &page).await.unwrap();
+    let (taken, discard) = (Verdict::Taken, Verdict::Discard);
+    assert_eq!(reply.verdicts, [discard, taken, discard]);
+    assert_eq!(
+        server
+            .counts
+            .snapshot()
+            .call(CallKind::Ledger)
+            .unwrap()
+            .count,
+        2
+    );
 }
 
 #[tokio::test]

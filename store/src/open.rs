@@ -10,7 +10,7 @@ use ziggurat_base::{ByteCount, Clock, Era, Result};
 use ziggurat_client::{Client, Remote, RemoteOptions};
 use ziggurat_engine::{
     catalog,
-    command::{MemberOffer, SegmentOffer, SegmentStat, Stats},
+    command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
     journey::Patience,
     port::Ports,
 };
@@ -126,6 +126,7 @@ impl Store {
         let offer = MemberOffer {
             address: "".into(),
             in_process: true,
+            feed: false,
         };
         let member = partition.join_now(&offer)?.member;
         let tier = Arc::new(DramTier::new(member));
@@ -140,6 +141,7 @@ impl Store {
                 name: format!("local-{number}").into(),
                 capacity: ByteCount(region.len()),
                 highest_era: Era(0),
+                keep: Keep::Delegated,
             };
             let id = partition.mount_now(member, &offer)?;
             tier.mount_shared(id, region)?;

@@ -11,8 +11,8 @@ use ziggurat_base::{
 use ziggurat_engine::{
     catalog::{Catalog, Config},
     command::{
-        Effect, Force, GetGrant, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem, Recency,
-        SegmentOffer, Wish, Written,
+        Effect, Force, GetGrant, Keep, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem,
+        Recency, SegmentOffer, Wish, Written,
     },
     journey::usable,
     shelf::{Shelf, WriteId},
@@ -178,6 +178,7 @@ impl Small {
             name: "s".into(),
             capacity: ByteCount(LEN as u64),
             highest_era: Era(0),
+            keep: Keep::Delegated,
         };
         let segment = catalog.mount(now, node, &offer).expect("it is new");
         let mut shelf = Shelf::default();
@@ -406,7 +407,10 @@ impl Small {
         }
         let Effect::Fence {
             ticket, placement, ..
-        } = self.fences.remove(0);
+        } = self.fences.remove(0)
+        else {
+            unreachable!("the node asked for nothing else");
+        };
         let writes = self.shelf.fence(ticket, &placement).expect("it is mounted");
         self.stop(&writes);
         self.acknowledged.push(ticket);

@@ -191,6 +191,8 @@ codes! {
     Cancelled = -2001, "CANCELLED", "Connect to another, or wait for its restart.";
     /// The configuration has faults; the message lists all of them.
     ConfigInvalid = -2002, "CONFIG_INVALID", "Mend them; `ziggurat config` shows where each value came from.";
+    /// A batch of a ledger does not follow the one before it.
+    LedgerOutOfOrder = -2003, "LEDGER_OUT_OF_ORDER", "Begin a new snapshot; the node does so by itself.";
 }
 
 impl Code {

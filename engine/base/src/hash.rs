@@ -3,12 +3,18 @@
 
 use crate::{Key, TenantId};
 use std::hash::{BuildHasherDefault, Hasher};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Hashes a key within its tenant.
 #[must_use]
 pub fn key_hash(tenant: TenantId, key: Key<'_>) -> u64 {
     xxh3_64_with_seed(key.bytes(), u64::from(tenant.0))
+}
+
+/// Hashes a key within its tenant by the tenant's name, so that the digest outlives the numbers of tenants. Stored.
+#[must_use]
+pub fn key_digest(tenant: &str, key: Key<'_>) -> u64 {
+    xxh3_64_with_seed(key.bytes(), xxh3_64(tenant.as_bytes()))
 }
 
 /// Spreads a number over 64 bits (the finaliser of SplitMix64): a hash of integers and a step of a seeded generator.
@@ -75,7 +81,7 @@ pub type BuildIntHasher = BuildHasherDefault<IntHasher>;
 
 #[cfg(test)]
 mod tests {
-    use super::key_hash;
+    use super::{key_digest, key_hash};
     use crate::{Key, TenantId};
 
     #[test]
@@ -88,6 +94,18 @@ mod tests {
         for (text, tenant, want) in golden {
             let got = key_hash(TenantId(tenant), Key::new(text.as_bytes()).unwrap());
             assert_eq!(got, want, "{text} in tenant {tenant}: {got:#x}");
+        }
+    }
+
+    #[test]
+    fn key_digest_is_the_same_on_every_machine() {
+        let golden = [
+            ("default", 0x701f_4d56_9730_ed7f_u64),
+            ("t1", 0x873e_ee29_ad13_7959),
+        ];
+        for (tenant, want) in golden {
+            let got = key_digest(tenant, Key::new(b"a").unwrap());
+            assert_eq!(got, want, "in tenant {tenant}: {got:#x}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Taking replicas away that nobody uses: whole objects, or what lies of them on one segment.
 
-use super::{Catalog, get::Ahead, rows::Place};
+use super::{Catalog, feed::Retirement, get::Ahead};
 use crate::{
     Row,
     command::{Force, Keys},
@@ -38,30 +38,28 @@ impl Catalog {
         if !self.is_unused(now, row) {
             return false;
         }
-        let side = match self.table.head(row).place() {
-            Place::Inline { slot: here, .. } if here == slot => return self.clear_row(now, row),
-            Place::Side(side) => side,
-            _ => return false,
-        };
+        let records = self.records(row);
         let serves_elsewhere = |r: &super::ReplicaRecord| {
             r.slot != slot && r.state == Replica::Readable && self.fleet.slot(r.slot).serves()
         };
-        let records = self.sides.get(side);
         if !records.iter().any(|r| r.slot == slot) {
             return false;
         }
         if !records.iter().any(serves_elsewhere) {
             return self.clear_row(now, row);
         }
-        let before = self.extent_count(row);
-        let records = self.sides.get_mut(side);
-        let gone: Vec<_> = records.extract_if(.., |r| r.slot == slot).collect();
-        for record in gone {
-            // Its lease has ended, so that its space is free at once.
-            let kept = self.retire_record(now, Timestamp::ZERO, record);
-            assert!(kept.is_none(), "nobody reads what has no lease");
+        let in_memory = self.in_memory(row);
+        match self.fleet.slot(slot).directory() {
+            Some(directory) => {
+                let ticket = self.table.head(row).ticket;
+                self.directories.owe(directory, ticket);
+                self.push_discard(slot, ticket);
+            }
+            None => self.tell_retired(row, Retirement::LetGo, |here| here == slot),
         }
-        self.recount_extents(row, before);
+        // Its lease has ended, so that its space is free at once.
+        self.drop_replicas(now, row, |_, record| record.slot == slot);
+        self.note_memory(row, in_memory);
         true
     }
 }

@@ -163,19 +163,21 @@ impl Catalog {
         }
     }
 
-    /// What a member has to fence, whether it was told or not: for a member whose stream broke.
+    /// What a member has to fence, to forget and to discard, whether it was told or not: for a member whose stream broke.
     #[must_use]
     pub fn debts(&self, member: MemberId) -> Vec<Effect> {
+        let mut debts = self.unforgotten(member);
         let closing = self.opens.closing.iter();
         let records = closing
             .flat_map(|(ticket, c)| c.replicas.iter().map(|r| (*ticket, self.fleet.target(r))));
-        records
+        let fences = records
             .filter(|(_, target)| target.member == member)
             .map(|(ticket, t)| Effect::Fence {
                 member,
                 ticket,
                 placement: t.placement,
-            })
-            .collect()
+            });
+        debts.extend(fences);
+        debts
     }
 }

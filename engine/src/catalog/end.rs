@@ -13,7 +13,7 @@ use crate::{
     replica::{Replica, ReplicaEvent},
     write::{Write, WriteEvent},
 };
-use ziggurat_base::{ByteCount, Code, Error, Extents, Ticket, Timestamp};
+use ziggurat_base::{Code, Error, Ticket, Timestamp};
 
 impl Catalog {
     /// Reports on writes.
@@ -37,6 +37,8 @@ impl Catalog {
         let mut failed = Vec::new();
         let published = self.table.head(open.row).ticket == end.ticket;
         let before = self.extent_count(open.row);
+        let in_memory = self.in_memory(open.row);
+        let mut fresh = Vec::new();
         let records = match self.table.head(open.row).place() {
             Place::Side(side) if published => std::mem::take(self.sides.get_mut(side)),
             _ => std::mem::take(&mut open.replicas),
@@ -53,7 +55,8 @@ impl Catalog {
             }
             match (record.state, result) {
                 (Replica::Writing, Some(true)) => {
-                    self.seen.must(&mut record.state, ReplicaEvent::Commit)
+                    self.seen.must(&mut record.state, ReplicaEvent::Commit);
+                    fresh.push(record.slot);
                 }
                 (Replica::Writing, Some(false)) => {
                     failed.push(record);
@@ -67,6 +70,11 @@ impl Catalog {
         let answer = self.settle_write(now, end.ticket, open, kept, failed, published);
         if answer.is_ok() {
             self.recount_extents(row, before);
+            if !fresh.is_empty() {
+                self.note_memory(row, in_memory);
+                self.tell_committed(row, |record| fresh.contains(&record.slot));
+                self.expect_offload(now, row);
+            }
         }
         answer
     }
@@ -154,39 +162,24 @@ impl Catalog {
         now: Timestamp,
         ticket: Ticket,
         open: &Open,
-        mut replicas: Vec<ReplicaRecord>,
+        replicas: Vec<ReplicaRecord>,
         published: bool,
     ) {
         let row = open.row;
-        let held: u64 = replicas
-            .iter()
-            .map(|r| self.fleet.footprint(r.slot, open.len))
-            .sum();
         if published && let Place::Side(side) = self.table.head(row).place() {
             *self.sides.get_mut(side) = replicas;
             return;
         }
-        let place = match replicas.as_mut_slice() {
-            [only] if only.check.is_none() && only.state == Replica::Readable => match only.extents
-            {
-                Extents::One(extent) => Place::Inline {
-                    slot: only.slot,
-                    offset: extent.offset,
-                },
-                Extents::Many(_) => Place::Side(self.sides.insert(replicas)),
-            },
-            _ => Place::Side(self.sides.insert(replicas)),
-        };
+        let place = self.place_of(replicas);
         let head = self.table.head_mut(row);
         head.set_place(place);
         head.ticket = ticket;
         head.len = open.len;
         head.crc = open.crc.expect("a write is published with its sum");
         head.used = now;
-        let hash = head.hash;
-        self.policy.insert(row, hash, ByteCount(held.max(1)));
         self.stats.puts_ended += 1;
         self.stats.objects += 1;
+        self.bury_row(row, Ticket(ticket.0 - 1));
     }
 
     /// Takes the extents of a row into the count, of which `before` are in it.
@@ -194,17 +187,17 @@ impl Catalog {
         self.stats.extents = self.stats.extents - before + self.extent_count(row);
     }
 
-    /// Extents of the readable version of a row.
+    /// Extents of the readable version of a row that the partition has allocated.
     pub(super) fn extent_count(&self, row: Row) -> u64 {
+        let allocated = |slot: u16| !self.fleet.slot(slot).is_owned();
         match self.table.head(row).place() {
             Place::Nowhere => 0,
-            Place::Inline { .. } => 1,
-            Place::Side(side) => self
-                .sides
-                .get(side)
-                .iter()
-                .map(|r| r.extents.as_slice().len() as u64)
-                .sum(),
+            Place::Inline { slot, .. } => u64::from(allocated(slot)),
+            Place::Side(side) => {
+                let records = self.sides.get(side).iter();
+                let records = records.filter(|r| allocated(r.slot));
+                records.map(|r| r.extents.as_slice().len() as u64).sum()
+            }
         }
     }
 

@@ -1,7 +1,11 @@
 //! Making room: eviction ahead of need above the watermark, and on demand.
 
-use super::{Catalog, Steps, rows::Place};
-use crate::Row;
+use super::{
+    Catalog, Steps,
+    offload::{self, ASK_MAX, Leave},
+    rows::Place,
+};
+use crate::{Row, replica::Replica};
 use ziggurat_base::Timestamp;
 
 /// Objects evicted ahead of need by one `put_start`: the writers share the work, and none waits long.
@@ -44,6 +48,8 @@ impl Catalog {
     }
 
     fn evict_one(&mut self, now: Timestamp, len: u64, steps: &mut Steps) -> Room {
+        self.lapse_offloads(now, || steps.take());
+        let (mode, mut asks) = (self.config.offload, Vec::new());
         let Self {
             policy,
             table,
@@ -55,16 +61,34 @@ impl Catalog {
         let mut vetoes = 0_u32;
         let mut held = |row: Row| {
             let head = table.head(row);
-            let here = match head.place() {
-                Place::Nowhere => false,
-                Place::Inline { slot, .. } => useful(slot),
-                Place::Side(side) => sides.get(side).iter().any(|r| useful(r.slot)),
+            let (here, keeper, kept) = match head.place() {
+                Place::Nowhere => (false, false, false),
+                Place::Inline { slot, .. } => {
+                    (useful(slot), offload::has_keeper(fleet, slot), false)
+                }
+                Place::Side(side) => {
+                    let all = || sides.get(side).iter();
+                    let kept = |r: &super::ReplicaRecord| {
+                        let slot = fleet.slot(r.slot);
+                        r.state == Replica::Readable && slot.is_owned() && slot.serves()
+                    };
+                    let keeper = all().any(|r| offload::has_keeper(fleet, r.slot));
+                    (all().any(|r| useful(r.slot)), keeper, all().any(kept))
+                }
             };
-            let held = head.leased(now) || head.writing() || !here;
+            let mut held = head.leased(now) || head.writing() || !here;
+            if !held {
+                let leave = Leave::of(head, mode, keeper, kept);
+                if leave == Leave::Ask && asks.len() < ASK_MAX {
+                    asks.push(row);
+                }
+                held = leave != Leave::Free;
+            }
             vetoes += u32::from(held);
             held
         };
         let victim = policy.propose(&mut held, &mut steps.0);
+        self.ask_offload(now, asks);
         let Some(row) = victim else {
             let waiting = vetoes > 0 || steps.0 == 0 || !self.cooling.records.is_empty();
             let (open, closing) = self.opens.counts();
@@ -78,10 +102,7 @@ impl Catalog {
             !self.table.head(row).leased(now),
             "I9: a leased object is never evicted"
         );
-        self.stats.evicted += 1;
-        self.stats.evicted_bytes += self.table.head(row).len;
-        self.policy.evicted(row);
-        self.retire(now, row);
+        self.evict_row(now, row);
         Room::Made
     }
 

@@ -1,7 +1,8 @@
 //! The segments of a partition and the space in them.
 
+use super::ledger::Ledger;
 use crate::{
-    command::{SegmentStat, Target},
+    command::{Keep, SegmentStat, Target},
     place,
     replica::{Replica, ReplicaEvent},
     segment::{Segment, SegmentEvent},
@@ -10,8 +11,8 @@ use crate::{
 };
 use std::collections::BTreeMap;
 use ziggurat_base::{
-    ByteCount, Extent, Extents, MemberId, Placement, SegmentId, Timestamp, checksum::table_len,
-    extent::EXTENTS_MAX,
+    ByteCount, DirectoryId, Extent, Extents, MemberId, Placement, SegmentId, Ticket, Timestamp,
+    checksum::table_len, extent::EXTENTS_MAX,
 };
 
 /// One replica as the catalog keeps it.
@@ -21,8 +22,25 @@ pub(crate) struct ReplicaRecord {
     pub(crate) slot: u16,
     /// Its place in the grant of its write.
     pub(crate) position: u8,
+    /// On an owned segment the payload itself, from 0 on.
     pub(crate) extents: Extents,
     pub(crate) check: Option<Extent>,
+    /// Bytes at the owner of an owned segment; 0 on a delegated one.
+    pub(crate) stored: u64,
+}
+
+impl ReplicaRecord {
+    /// A replica that its owner says it holds.
+    pub(crate) fn owned(slot: u16, len: u64, stored: u64) -> Self {
+        Self {
+            state: Replica::Readable,
+            slot,
+            position: 0,
+            extents: Extents::One(Extent::new(0, len)),
+            check: None,
+            stored,
+        }
+    }
 }
 
 /// Where the sweep of a lost segment has come to.
@@ -38,7 +56,21 @@ pub(crate) struct Slot {
     pub(crate) name: Box<str>,
     pub(crate) member: MemberId,
     pub(crate) state: Segment,
+    pub(crate) keep: Keep,
+    /// Whether its owner is fed with what becomes readable here.
+    pub(crate) feeds: bool,
+    /// Of no byte when the owner allocates.
     pub(crate) space: Box<dyn SpaceMap>,
+    /// Bytes offered, and bytes stored, when the owner allocates.
+    offered: u64,
+    pub(crate) stored: u64,
+    /// What its owner has told of it.
+    pub(crate) ledger: Ledger,
+    /// Whether a snapshot under way is about to replace this view of the segment.
+    pub(crate) is_old: bool,
+    /// Versions that the owner was told to be retired and has not forgotten, with the digests of keys of which a version may
+    /// still be on its way from here to another segment of the owner.
+    pub(crate) retired: BTreeMap<Ticket, Option<u64>>,
     /// Replica records that refer to the slot, whatever their state; it is reused when none is left.
     pub(crate) references: u64,
     pub(crate) finish_at: Timestamp,
@@ -50,6 +82,28 @@ impl Slot {
     pub(crate) fn serves(&self) -> bool {
         matches!(self.state, Segment::Mounted | Segment::Unmounting)
     }
+
+    /// The directory when the owner allocates.
+    pub(crate) fn directory(&self) -> Option<DirectoryId> {
+        match self.keep {
+            Keep::Delegated => None,
+            Keep::Owned { directory } => Some(directory),
+        }
+    }
+
+    /// Whether the owner allocates.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.directory().is_some()
+    }
+}
+
+/// A segment to be mounted.
+pub(crate) struct Mounting<'a> {
+    pub(crate) member: MemberId,
+    pub(crate) name: &'a str,
+    pub(crate) capacity: u64,
+    pub(crate) keep: Keep,
+    pub(crate) feeds: bool,
 }
 
 /// Bytes of a payload and its chunk table.
@@ -66,6 +120,11 @@ pub(crate) struct Fleet {
     by_id: BTreeMap<SegmentId, u16>,
     by_name: BTreeMap<Box<str>, u16>,
     next_id: u32,
+    /// The owned segments of members that serve any, without old views.
+    owned: BTreeMap<MemberId, Vec<u16>>,
+    /// Segments whose owners are fed.
+    pub(crate) fed: u32,
+    /// Bytes of the segments that the partition allocates, and those in use.
     pub(crate) capacity: u64,
     pub(crate) used: u64,
     /// Bytes of the largest segment that takes objects; 0 when there is none.
@@ -118,30 +177,63 @@ impl Fleet {
         self.by_name.get(name).copied()
     }
 
+    /// The owned segments that a member serves.
+    pub(crate) fn owned_by(&self, member: MemberId) -> &[u16] {
+        self.owned.get(&member).map_or(&[], Vec::as_slice)
+    }
+
+    /// The slot at which a directory is served.
+    pub(crate) fn of_directory(&self, directory: DirectoryId) -> Option<u16> {
+        let here = |slot: &&u16| self.slot(**slot).directory() == Some(directory);
+        self.owned.values().flatten().find(here).copied()
+    }
+
     /// Adds a segment; `None` when 65,536 are mounted.
     pub(crate) fn mount(
         &mut self,
-        member: MemberId,
-        name: &str,
-        capacity: u64,
+        mounting: &Mounting<'_>,
         kind: AllocatorKind,
     ) -> Option<SegmentId> {
+        let id = SegmentId(self.next_id + 1);
+        let slot = self.add(id, mounting, kind)?;
+        self.next_id += 1;
+        self.by_name.insert(mounting.name.into(), slot);
+        match mounting.keep {
+            Keep::Delegated => {
+                self.capacity += self.slot(slot).space.capacity();
+                self.fed += u32::from(mounting.feeds);
+                self.usable.push(slot);
+                self.measure();
+            }
+            Keep::Owned { .. } => self.owned.entry(mounting.member).or_default().push(slot),
+        }
+        Some(id)
+    }
+
+    fn add(&mut self, id: SegmentId, mounting: &Mounting<'_>, kind: AllocatorKind) -> Option<u16> {
         let free = self
             .slots
             .iter()
             .position(Option::is_none)
             .unwrap_or(self.slots.len());
         let slot = u16::try_from(free).ok()?;
-        self.next_id += 1;
-        let id = SegmentId(self.next_id);
-        let space = kind.build(capacity / GRAIN * GRAIN);
-        self.capacity += space.capacity();
+        let delegated = match mounting.keep {
+            Keep::Delegated => mounting.capacity / GRAIN * GRAIN,
+            Keep::Owned { .. } => 0,
+        };
         let new = Slot {
             id,
-            name: name.into(),
-            member,
+            name: mounting.name.into(),
+            member: mounting.member,
             state: Segment::Mounted,
-            space,
+            keep: mounting.keep,
+            feeds: mounting.feeds && mounting.keep == Keep::Delegated,
+            space: kind.build(delegated),
+            offered: mounting.capacity,
+            stored: 0,
+            ledger: Ledger::default(),
+            is_old: false,
+            retired: BTreeMap::new(),
             references: 0,
             finish_at: Timestamp::ZERO,
             sweep: SweepAt { next_row: 0 },
@@ -150,29 +242,62 @@ impl Fleet {
             self.slots.push(None);
         }
         self.slots[free] = Some(new);
-        self.usable.push(slot);
         self.by_id.insert(id, slot);
-        self.by_name.insert(name.into(), slot);
-        self.measure();
-        Some(id)
+        Some(slot)
+    }
+
+    /// Begins a new view of an owned segment beside the old one, which stays readable until it is lost; `None` when there are
+    /// no more slots.
+    pub(crate) fn renew(&mut self, old: u16, kind: AllocatorKind) -> Option<u16> {
+        let here = self.slot(old);
+        let (id, state, finish_at) = (here.id, here.state, here.finish_at);
+        let (name, member) = (here.name.clone(), here.member);
+        let mounting = Mounting {
+            member,
+            name: &name,
+            capacity: here.offered,
+            keep: here.keep,
+            feeds: false,
+        };
+        let new = self.add(id, &mounting, kind)?;
+        let slot = self.slot_mut(new);
+        (slot.state, slot.finish_at) = (state, finish_at);
+        self.slot_mut(old).is_old = true;
+        self.by_name.insert(name, new);
+        for slot in self.owned.get_mut(&member).into_iter().flatten() {
+            if *slot == old {
+                *slot = new;
+            }
+        }
+        Some(new)
     }
 
     /// Moves a segment along its life; the first step away from `Mounted` takes it out of placement.
     pub(crate) fn step(&mut self, slot: u16, event: SegmentEvent, seen: &mut Seen) {
         let here = self.slot_mut(slot);
         seen.must(&mut here.state, event);
-        let (state, capacity) = (here.state, here.space.capacity());
-        let used = capacity - here.space.free();
-        let (id, name) = (here.id, here.name.clone());
+        let (state, id, name, member) = (here.state, here.id, here.name.clone(), here.member);
+        let (capacity, free) = (here.space.capacity(), here.space.free());
+        if matches!(event, SegmentEvent::Finish | SegmentEvent::Lose) {
+            here.retired.clear();
+            let fed = u32::from(std::mem::take(&mut here.feeds));
+            self.fed -= fed;
+            self.capacity -= capacity;
+            self.used -= capacity - free;
+            if self.by_name.get(&name) == Some(&slot) {
+                self.by_name.remove(&name);
+            }
+            if let Some(owned) = self.owned.get_mut(&member) {
+                owned.retain(|other| *other != slot);
+            }
+            self.owned.retain(|_, owned| !owned.is_empty());
+        }
         self.usable.retain(|other| *other != slot);
         self.measure();
-        if matches!(event, SegmentEvent::Finish | SegmentEvent::Lose) {
-            self.capacity -= capacity;
-            self.used -= used;
-            self.by_name.remove(&name);
-        }
         if state == Segment::Gone {
-            self.by_id.remove(&id);
+            if self.by_id.get(&id) == Some(&slot) {
+                self.by_id.remove(&id);
+            }
             self.slots[usize::from(slot)] = None;
         }
     }
@@ -218,6 +343,9 @@ impl Fleet {
         payload: impl FnOnce(&mut dyn SpaceMap) -> Option<Extents>,
     ) -> Option<ReplicaRecord> {
         let here = self.slot_mut(slot);
+        if here.is_owned() {
+            return None;
+        }
         let before = here.space.free();
         let extents = if len == 0 {
             Extents::One(Extent::default())
@@ -245,7 +373,26 @@ impl Fleet {
             position: 0,
             extents,
             check,
+            stored: 0,
         })
+    }
+
+    /// Counts a replica on an owned segment.
+    pub(crate) fn take_owned(&mut self, record: &ReplicaRecord) {
+        let here = self.slot_mut(record.slot);
+        assert!(
+            here.is_owned(),
+            "only its owner stores without a reservation"
+        );
+        here.references += 1;
+        here.stored += record.stored;
+    }
+
+    /// Stops counting a replica on an owned segment whose record was replaced by another one.
+    pub(crate) fn let_go(&mut self, record: &ReplicaRecord) {
+        let here = self.slot_mut(record.slot);
+        here.references -= 1;
+        here.stored -= record.stored;
     }
 
     /// Drops a record whose life is over: its space is free again, unless the segment has gone with it.
@@ -257,6 +404,10 @@ impl Fleet {
         );
         let here = self.slot_mut(record.slot);
         here.references -= 1;
+        if here.is_owned() {
+            here.stored -= record.stored;
+            return;
+        }
         if !here.serves() {
             return;
         }
@@ -279,6 +430,22 @@ impl Fleet {
         };
         seen.must(&mut record.state, event);
         self.drop_record(&record);
+    }
+
+    /// The one replica of a row that has no side record: where it lies, and how many bytes it takes there when the owner
+    /// allocates.
+    pub(crate) fn inline(&self, slot: u16, offset: u64, len: u64) -> ReplicaRecord {
+        if self.slot(slot).is_owned() {
+            return ReplicaRecord::owned(slot, len, offset);
+        }
+        ReplicaRecord {
+            state: Replica::Readable,
+            slot,
+            position: 0,
+            extents: Extents::One(Extent::new(offset, len)),
+            check: None,
+            stored: 0,
+        }
     }
 
     /// The replica as clients see it.
@@ -305,7 +472,8 @@ impl Fleet {
 
     /// Whether a payload of `len` bytes with its table could ever lie on the slot.
     pub(crate) fn could_hold(&self, slot: u16, len: u64) -> bool {
-        whole_len(len) <= self.slot(slot).space.capacity()
+        let here = self.slot(slot);
+        !here.is_owned() && whole_len(len) <= here.space.capacity()
     }
 
     /// Whether some segment that takes objects could ever hold it.
@@ -315,17 +483,45 @@ impl Fleet {
 
     /// A segment as people see it.
     pub(crate) fn stat(&self, slot: &Slot, address: &str) -> SegmentStat {
-        let space = &slot.space;
+        let (capacity, used, largest_free) = match slot.keep {
+            Keep::Delegated => (
+                slot.space.capacity(),
+                slot.space.capacity() - slot.space.free(),
+                slot.space.largest_free(),
+            ),
+            Keep::Owned { .. } => {
+                let views = self.slots().filter(|(_, other)| other.id == slot.id);
+                let used = views.map(|(_, view)| view.stored).sum();
+                (slot.offered, used, slot.offered.saturating_sub(used))
+            }
+        };
         SegmentStat {
             id: slot.id,
             name: slot.name.clone(),
             member: slot.member,
             address: address.into(),
             state: slot.state,
-            capacity: ByteCount(space.capacity()),
-            used: ByteCount(space.capacity() - space.free()),
-            largest_free: ByteCount(space.largest_free()),
+            capacity: ByteCount(capacity),
+            used: ByteCount(used),
+            largest_free: ByteCount(largest_free),
             replicas: slot.references,
+            keep: slot.keep,
         }
+    }
+
+    /// Segments that may be read.
+    pub(crate) fn serving(&self) -> u64 {
+        let serving = self.slots().filter(|(_, s)| s.serves() && !s.is_old);
+        serving.count() as u64
+    }
+
+    /// Bytes offered and stored, and replicas, on segments that their owners allocate.
+    pub(crate) fn owned_stats(&self) -> (u64, u64, u64) {
+        let owned = self.slots().filter(|(_, s)| s.is_owned() && s.serves());
+        owned.fold((0, 0, 0), |(offered, stored, replicas), (_, slot)| {
+            let new = if slot.is_old { 0 } else { slot.offered };
+            let all = replicas + slot.references;
+            (offered + new, stored + slot.stored, all)
+        })
     }
 }

@@ -130,7 +130,7 @@ impl Catalog {
             },
             span: self.config.lease,
         };
-        if recency == Recency::Touch {
+        if recency == Recency::Touch && self.in_memory(row) {
             self.policy.touch(row);
         }
         Ok(Some(grant))
@@ -143,7 +143,8 @@ impl Catalog {
             Place::Nowhere => None,
             Place::Inline { slot, offset } => {
                 let slot = self.fleet.slot(slot);
-                let extents = Extents::One(Extent::new(offset, head.len));
+                let start = if slot.is_owned() { 0 } else { offset };
+                let extents = Extents::One(Extent::new(start, head.len));
                 let placement = Placement {
                     segment: slot.id,
                     extents,
@@ -227,7 +228,7 @@ impl Catalog {
     /// Marks objects as just used, in this order.
     pub fn touch(&mut self, keys: Keys<'_>) {
         self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
-            if let Some(row) = row.filter(|row| catalog.table.head(*row).readable()) {
+            if let Some(row) = row.filter(|row| catalog.in_memory(*row)) {
                 catalog.policy.touch(row);
             }
         });

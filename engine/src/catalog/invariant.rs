@@ -5,16 +5,23 @@
 //! * **I3** Space is held by exactly one record: readable, being written, waiting for a fence, or cooling.
 //! * **I4** A key leads to the row that has it, and every row in use is found by its key.
 //! * **I5** A row in use has a readable version, or an open write, or both.
-//! * **I6** The policy is told of every readable version, and of nothing else: it has as many rows as there are objects (a row
-//!   that it does not know, or knows already, it refuses by itself).
+//! * **I6** The policy is told of every readable version with a replica in memory, and of nothing else: it has as many rows
+//!   as there are such objects (a row that it does not know, or knows already, it refuses by itself).
 //! * **I7** Tickets are unique; every ticket in use is at most the newest one issued.
 //! * **I8** An open write and its row name each other.
 //! * **I9** A leased object is not evicted (asserted where it would happen).
 //! * **I10** Counters agree with what is counted: objects, extents, used bytes, references.
 //! * **I11**, **I12** belong to the shelf: a lower or fenced ticket never writes; a read of another version is refused.
 //! * **I13** One call takes at most `STEPS_MAX` steps beyond its batch.
+//! * **I14** A replica on a segment that its owner allocates is readable, and the bytes stored there are the sum of theirs.
+//! * **I15** What waits for its owner to take it over is marked so, and readable; nothing else is.
+//! * **I16** A version that a directory owes is not readable from it.
 
-use super::{Catalog, ReplicaRecord, rows::Place, table::Probe};
+use super::{
+    Catalog, ReplicaRecord,
+    rows::{Head, Place},
+    table::Probe,
+};
 use crate::{Row, replica::Replica};
 use std::collections::BTreeMap;
 use ziggurat_base::Extent;
@@ -27,6 +34,7 @@ impl Catalog {
     pub fn check(&self) {
         let held = self.check_rows();
         self.check_writes();
+        self.check_offloads();
         self.check_space(held);
     }
 
@@ -34,6 +42,7 @@ impl Catalog {
     fn check_rows(&self) -> Vec<ReplicaRecord> {
         let mut held = Vec::new();
         let (mut rows, mut objects, mut extents, mut tagged) = (0, 0, 0, 0);
+        let mut in_memory = 0;
         for number in 0..self.table.rows.end() {
             let row = Row(number);
             let Some(head) = self.table.rows.get(row) else {
@@ -60,31 +69,26 @@ impl Catalog {
             extents += self.extent_count(row);
             match head.place() {
                 Place::Nowhere => continue,
-                Place::Inline { slot, offset } => held.push(ReplicaRecord {
-                    state: Replica::Readable,
-                    slot,
-                    position: 0,
-                    extents: ziggurat_base::Extents::One(Extent::new(offset, head.len)),
-                    check: None,
-                }),
-                Place::Side(side) => {
-                    let records = self.sides.get(side);
+                Place::Inline { .. } | Place::Side(_) => {
+                    let records = self.records(row);
                     let whole = |r: &ReplicaRecord| r.extents.len().0 == head.len;
                     assert!(
                         !records.is_empty() && records.iter().all(whole),
                         "I3: {records:?}"
                     );
-                    held.extend_from_slice(records);
+                    self.check_owners(head, &records);
+                    held.extend_from_slice(&records);
                 }
             }
             objects += 1;
+            in_memory += u64::from(self.in_memory(row));
         }
         assert_eq!(rows, self.table.rows.count(), "I10: rows");
         assert_eq!(tagged, self.tags.count(), "I10: tags");
         assert_eq!(
             self.policy.len(),
-            objects,
-            "I6: rows of the policy and readable versions"
+            in_memory,
+            "I6: rows of the policy and readable versions in memory"
         );
         assert_eq!(
             (objects, extents),
@@ -92,6 +96,38 @@ impl Catalog {
             "I10: objects and extents"
         );
         held
+    }
+
+    /// I14 and I16 for one row.
+    fn check_owners(&self, head: &Head, records: &[ReplicaRecord]) {
+        for record in records {
+            let Some(directory) = self.fleet.slot(record.slot).directory() else {
+                continue;
+            };
+            assert_eq!(record.state, Replica::Readable, "I14: {record:?}");
+            let mut debts = self.directories.debts(directory);
+            assert!(
+                !self.fleet.slot(record.slot).serves() || debts.all(|t| t != head.ticket),
+                "I16: {} of {directory}",
+                head.ticket
+            );
+        }
+    }
+
+    /// I15.
+    fn check_offloads(&self) {
+        let mut bytes = 0;
+        for (row, waiting) in self.offloads.rows() {
+            let head = self.table.rows.get(row);
+            let marked = head.is_some_and(|h| h.offloading() && h.readable());
+            assert!(marked, "I15: row {row:?} waits without a mark");
+            bytes += waiting;
+        }
+        assert_eq!(bytes, self.offloads.bytes, "I15: bytes that wait");
+        let marked = (0..self.table.rows.end())
+            .filter_map(|row| self.table.rows.get(Row(row)))
+            .filter(|head| head.offloading());
+        assert_eq!(marked.count() as u64, self.offloads.count(), "I15: marks");
     }
 
     fn check_writes(&self) {
@@ -127,8 +163,13 @@ impl Catalog {
         let cooling = self.cooling.records.values().flatten();
         let mut by_slot: BTreeMap<u16, Vec<Extent>> = BTreeMap::new();
         let mut references: BTreeMap<u16, u64> = BTreeMap::new();
+        let mut stored: BTreeMap<u16, u64> = BTreeMap::new();
         for record in rows.iter().chain(open).chain(closing).chain(cooling) {
             *references.entry(record.slot).or_default() += 1;
+            if self.fleet.slot(record.slot).is_owned() {
+                *stored.entry(record.slot).or_default() += record.stored;
+                continue;
+            }
             let extents = record
                 .extents
                 .as_slice()
@@ -145,6 +186,8 @@ impl Catalog {
                 "I10: references of {}",
                 here.id
             );
+            let bytes = stored.get(&slot).copied().unwrap_or(0);
+            assert_eq!(bytes, here.stored, "I14: bytes stored in {}", here.id);
             if !here.serves() {
                 continue;
             }

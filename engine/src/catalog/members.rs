@@ -1,14 +1,19 @@
 //! Who belongs to the partition and which segments they give.
 
-use super::{Catalog, TENANTS_MAX};
+use super::{
+    Catalog, TENANTS_MAX,
+    fleet::{self, Mounting},
+};
 use crate::{
-    command::{Answer, MemberOffer, NAME_LEN_MAX, SegmentOffer, SegmentStat},
+    command::{Answer, Keep, MemberOffer, NAME_LEN_MAX, SegmentOffer, SegmentStat},
     member::{Member, MemberEvent},
     segment::{Segment, SegmentEvent},
     space::GRAIN,
 };
 use std::{collections::BTreeMap, time::Duration};
-use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, SegmentId, TenantId, Timestamp};
+use ziggurat_base::{
+    ByteCount, Code, DirectoryId, Era, Error, MemberId, SegmentId, TenantId, Timestamp,
+};
 
 /// The most members at a time.
 const MEMBERS_MAX: usize = 65_536;
@@ -18,6 +23,7 @@ pub(super) struct MemberRow {
     pub(super) state: Member,
     address: Box<str>,
     in_process: bool,
+    feed: bool,
     pub(super) heard: Timestamp,
 }
 
@@ -31,6 +37,11 @@ pub(super) struct Members {
 impl Members {
     pub(super) fn count(&self) -> u64 {
         self.by_id.len() as u64
+    }
+
+    /// Whether the member wants to know what becomes readable in its memory.
+    fn feeds(&self, id: MemberId) -> bool {
+        self.by_id.get(&id).is_some_and(|member| member.feed)
     }
 
     pub(super) fn alive(&self, id: MemberId) -> bool {
@@ -61,6 +72,24 @@ pub(super) fn unknown(member: MemberId) -> Error {
     )
 }
 
+pub(super) fn not_mounted(segment: SegmentId) -> Error {
+    Error::new(
+        Code::SegmentNotFound,
+        format!("segment {segment} is not mounted"),
+    )
+}
+
+pub(super) fn not_yours(segment: SegmentId) -> Error {
+    Error::new(
+        Code::IllegalClient,
+        format!("segment {segment} belongs to another member"),
+    )
+}
+
+pub(super) fn too_many_segments() -> Error {
+    Error::new(Code::Backpressure, "65,536 segments are mounted already")
+}
+
 impl Catalog {
     /// Joins as a new incarnation.
     ///
@@ -79,6 +108,7 @@ impl Catalog {
             state: Member::Alive,
             address: offer.address.clone(),
             in_process: offer.in_process,
+            feed: offer.feed,
             heard: now,
         };
         self.members.by_id.insert(id, row);
@@ -112,14 +142,13 @@ impl Catalog {
             return;
         };
         self.seen.must(&mut row.state, event);
-        let owned: Vec<_> = self
-            .fleet
-            .slots()
-            .filter(|(_, s)| s.member == member && s.serves())
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in owned {
-            self.fleet.step(slot, SegmentEvent::Lose, &mut self.seen);
+        let given = |s: &fleet::Slot| s.member == member && s.serves() && !s.is_old;
+        let given = self.fleet.slots().filter(|(_, slot)| given(slot));
+        let mut given: Vec<_> = given.map(|(slot, s)| (!s.is_owned(), slot)).collect();
+        // What was on its way from memory may have arrived in a directory, which must be known to be absent by then.
+        given.sort_unstable();
+        for (_, slot) in given {
+            self.lose_segment(slot, SegmentEvent::Lose);
         }
         self.policy.set_capacity(ByteCount(self.fleet.capacity));
     }
@@ -148,14 +177,17 @@ impl Catalog {
             ));
         }
         let id = TenantId(self.tenants.len() as u16);
-        self.tenants.insert(name.into(), id);
+        let name: std::sync::Arc<str> = name.into();
+        self.tenants.insert(name.clone(), id);
+        self.tenant_names.push(name);
         Ok(id)
     }
 
     /// Gives space to the pool. May raise the era; see [`Catalog::era`].
     ///
     /// # Errors
-    /// `ClientNotFound`; `InvalidParams` for a bad name or size; `SegmentAlreadyExists` for a name that is mounted.
+    /// `ClientNotFound`; `InvalidParams` for a bad name or size; `SegmentAlreadyExists` for a name that is mounted, or a
+    /// directory that a later member has; as [`Keep::Owned`] also `UnavailableInCurrentMode` without a keeper of records.
     pub fn mount(
         &mut self,
         now: Timestamp,
@@ -176,6 +208,11 @@ impl Catalog {
                 offer.capacity
             ));
         }
+        if let Keep::Owned { directory } = offer.keep
+            && let Some(mounted) = self.claim_directory(member, directory)?
+        {
+            return Ok(mounted);
+        }
         self.claim_name(member, &offer.name)?;
         if offer.highest_era >= self.era {
             let Some(next) = offer.highest_era.0.checked_add(1) else {
@@ -183,12 +220,48 @@ impl Catalog {
             };
             self.raise_era(Era(next));
         }
-        let mounted =
-            self.fleet
-                .mount(member, &offer.name, offer.capacity.0, self.config.allocator);
+        if let Keep::Owned { directory } = offer.keep {
+            self.directories.mounted(directory)?;
+        }
+        let mounting = Mounting {
+            member,
+            name: &offer.name,
+            capacity: offer.capacity.0,
+            keep: offer.keep,
+            feeds: self.members.feeds(member),
+        };
+        let mounted = self.fleet.mount(&mounting, self.config.allocator);
         self.policy.set_capacity(ByteCount(self.fleet.capacity));
         self.settle();
-        mounted.ok_or_else(|| Error::new(Code::Backpressure, "65,536 segments are mounted already"))
+        mounted.ok_or_else(too_many_segments)
+    }
+
+    /// Takes a directory over from an earlier incarnation of its owner, whose segment is lost. A repeated mount finds the
+    /// segment that is there.
+    ///
+    /// # Errors
+    /// `SegmentAlreadyExists` when a later member has it, or when it is being unmounted.
+    fn claim_directory(
+        &mut self,
+        member: MemberId,
+        directory: DirectoryId,
+    ) -> Answer<Option<SegmentId>> {
+        let Some(slot) = self.fleet.of_directory(directory) else {
+            return Ok(None);
+        };
+        let here = self.fleet.slot(slot);
+        let owner = here.member;
+        if owner == member && here.state == Segment::Mounted {
+            return Ok(Some(here.id));
+        }
+        if owner >= member {
+            let what = format!(
+                "directory {directory} is mounted by {owner}; only a later member may take it over"
+            );
+            return Err(Error::new(Code::SegmentAlreadyExists, what));
+        }
+        self.lose_segment(slot, SegmentEvent::Lose);
+        Ok(None)
     }
 
     /// A node that comes back at the same address before its last incarnation has fallen silent takes its place: nobody
@@ -233,17 +306,11 @@ impl Catalog {
         grace: Duration,
     ) -> Answer<()> {
         let Some(slot) = self.fleet.find(segment) else {
-            return Err(Error::new(
-                Code::SegmentNotFound,
-                format!("segment {segment} is not mounted"),
-            ));
+            return Err(not_mounted(segment));
         };
         let here = self.fleet.slot_mut(slot);
         if here.member != member {
-            return Err(Error::new(
-                Code::IllegalClient,
-                format!("segment {segment} belongs to another member"),
-            ));
+            return Err(not_yours(segment));
         }
         if here.state != Segment::Mounted {
             let refused = self.seen.step(&mut here.state, SegmentEvent::Unmount);
@@ -263,8 +330,8 @@ impl Catalog {
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentStat> {
         let address = |member| self.members.by_id.get(&member).map_or("", |m| &*m.address);
-        self.fleet
-            .slots()
+        let current = self.fleet.slots().filter(|(_, slot)| !slot.is_old);
+        current
             .map(|(_, slot)| self.fleet.stat(slot, address(slot.member)))
             .collect()
     }

@@ -1,13 +1,13 @@
 //! Taking objects away: on request, with their segments, or to make room.
 
-use super::{Catalog, fleet::ReplicaRecord, get::Ahead, rows::Place};
+use super::{Catalog, feed::Retirement, fleet::ReplicaRecord, get::Ahead, rows::Place};
 use crate::{
     Row,
     command::{Answer, Force, Keys},
-    replica::{Replica, ReplicaEvent},
+    replica::ReplicaEvent,
     write::WriteEvent,
 };
-use ziggurat_base::{Code, Error, Extent, Extents, Ticket, Timestamp};
+use ziggurat_base::{Code, Error, Ticket, Timestamp};
 
 /// The replicas of a version that was taken out of its row.
 enum Taken {
@@ -20,10 +20,13 @@ impl Catalog {
     /// Removes objects.
     pub fn remove(&mut self, now: Timestamp, keys: Keys<'_>, force: Force) -> Vec<Answer<()>> {
         let mut answers = Vec::with_capacity(keys.keys.len());
-        self.for_each_row(keys, Ahead::Removal, |catalog, _, _, row| {
+        self.for_each_row(keys, Ahead::Removal, |catalog, _, probe, row| {
             let answer = match row {
                 Some(row) => catalog.remove_row(now, row, force),
-                None => Err(Code::ObjectNotFound.into()),
+                None => {
+                    catalog.bury(probe.tenant, probe.key, catalog.newest_ticket());
+                    Err(Code::ObjectNotFound.into())
+                }
             };
             answers.push(answer);
         });
@@ -36,10 +39,12 @@ impl Catalog {
         if !self.serves(row) {
             if head.readable() {
                 // The version is lost with its segments; what was still being written of it goes with it.
+                self.bury_row(row, self.newest_ticket());
                 self.lose(now, row);
                 return Err(Code::ObjectNotFound.into());
             }
             if force == Force::Yes {
+                self.bury_row(row, self.newest_ticket());
                 self.preempt(row);
                 self.stats.removed += 1;
                 return Ok(());
@@ -59,7 +64,8 @@ impl Catalog {
         if head.writing() {
             self.preempt(row);
         }
-        self.policy.remove(row);
+        self.forget_policy(row);
+        self.leave_debts(row);
         self.retire(now, row);
         self.stats.removed += 1;
         Ok(())
@@ -71,8 +77,15 @@ impl Catalog {
         self.close(ticket, WriteEvent::Preempt);
     }
 
-    /// Takes the readable version out of a row, and the row out of the table unless it is being written. The policy has
-    /// been told. Space that a reader may still use cools until its guard has ended.
+    /// The policy forgets a row that it knows of.
+    pub(super) fn forget_policy(&mut self, row: Row) {
+        if self.in_memory(row) {
+            self.policy.remove(row);
+        }
+    }
+
+    /// Takes the readable version out of a row, and the row out of the table unless it is being written. Policy and owners
+    /// have been told. Space that a reader may still use cools until its guard has ended.
     pub(super) fn retire(&mut self, now: Timestamp, row: Row) {
         let head = self.table.head(row);
         if head.writing()
@@ -119,14 +132,15 @@ impl Catalog {
             return None;
         }
         self.seen.must(&mut record.state, ReplicaEvent::Retire);
-        if until > now {
+        // What its owner keeps, the owner guards for as long as a request takes.
+        if until > now && !self.fleet.slot(record.slot).is_owned() {
             return Some(record);
         }
         self.fleet.free(record, ReplicaEvent::Cool, &mut self.seen);
         None
     }
 
-    fn keep_cool(&mut self, until: Timestamp, records: Vec<ReplicaRecord>) {
+    pub(super) fn keep_cool(&mut self, until: Timestamp, records: Vec<ReplicaRecord>) {
         self.cooling.next += 1;
         self.cooling
             .records
@@ -136,27 +150,25 @@ impl Catalog {
     /// The version's bytes are gone with their segments: a miss from now on, for the policy too.
     pub(super) fn lose(&mut self, now: Timestamp, row: Row) {
         self.stats.lost += 1;
-        self.policy.remove(row);
+        self.forget_policy(row);
+        self.tell_retired(row, Retirement::LetGo, |_| true);
         self.retire(now, row);
     }
 
     /// The replicas of the readable version; the row has none any more.
     fn take_version(&mut self, row: Row) -> Taken {
+        self.end_offload(row);
         self.stats.objects -= 1;
         self.stats.extents -= self.extent_count(row);
         let head = self.table.head_mut(row);
         let (place, len) = (head.place(), head.len);
         head.set_place(Place::Nowhere);
         head.ticket = Ticket::NONE;
+        head.set_asked(false);
+        head.set_refused(false);
         match place {
             Place::Nowhere => Taken::Nothing,
-            Place::Inline { slot, offset } => Taken::One(ReplicaRecord {
-                state: Replica::Readable,
-                slot,
-                position: 0,
-                extents: Extents::One(Extent::new(offset, len)),
-                check: None,
-            }),
+            Place::Inline { slot, offset } => Taken::One(self.fleet.inline(slot, offset, len)),
             Place::Side(side) => Taken::Many(self.sides.remove(side)),
         }
     }

@@ -81,6 +81,9 @@ const INLINE: u16 = 4;
 const PROMISED: u16 = 8;
 const WRITING: u16 = 16;
 const TAGGED: u16 = 32;
+const OFFLOADING: u16 = 64;
+const ASKED: u16 = 128;
+const REFUSED: u16 = 256;
 
 impl Head {
     const VACANT: Self = Self {
@@ -158,6 +161,33 @@ impl Head {
 
     pub(crate) fn set_tagged(&mut self, on: bool) {
         self.set(TAGGED, on);
+    }
+
+    /// Whether the version stays in memory until its owner has taken it over.
+    pub(crate) fn offloading(&self) -> bool {
+        self.has(OFFLOADING)
+    }
+
+    pub(crate) fn set_offloading(&mut self, on: bool) {
+        self.set(OFFLOADING, on);
+    }
+
+    /// Whether its owner was asked to take the version over.
+    pub(crate) fn asked(&self) -> bool {
+        self.has(ASKED)
+    }
+
+    pub(crate) fn set_asked(&mut self, on: bool) {
+        self.set(ASKED, on);
+    }
+
+    /// Whether its owner will not take the version over.
+    pub(crate) fn refused(&self) -> bool {
+        self.has(REFUSED)
+    }
+
+    pub(crate) fn set_refused(&mut self, on: bool) {
+        self.set(REFUSED, on);
     }
 
     pub(crate) fn lease(&self) -> LeaseFields {

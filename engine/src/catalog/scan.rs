@@ -9,7 +9,8 @@ use crate::{
     command::{Answer, Cursor, Page, ScanAction},
 };
 use regex::bytes::{Regex, RegexBuilder};
-use ziggurat_base::{Code, Error, Key, TenantId, Timestamp};
+use std::{collections::BTreeMap, time::Duration};
+use ziggurat_base::{Code, DirectoryId, Error, Key, TenantId, Ticket, Timestamp};
 
 /// The longest pattern, in bytes.
 const PATTERN_LEN_MAX: usize = 4096;
@@ -22,6 +23,38 @@ const BYTES_PER_STEP: usize = 128;
 
 /// Keys that one turn may list.
 const KEYS_MAX: usize = 256;
+
+/// Removing scans that are remembered while they have turns to come.
+const SCANS_MAX: usize = 64;
+
+/// A removing scan without a turn for this long is not going on.
+const SCAN_PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// Removing scans under way: the newest version that each covers, and when it had its last turn.
+#[derive(Debug, Default)]
+pub(super) struct Scans(BTreeMap<Ticket, Timestamp>);
+
+impl Scans {
+    fn turned(&mut self, now: Timestamp, newest: Ticket, has_more: bool) {
+        if has_more {
+            self.0.insert(newest, now);
+        } else {
+            self.0.remove(&newest);
+        }
+        if self.0.len() > SCANS_MAX {
+            let idle = self.0.iter().min_by_key(|(_, last)| **last);
+            let idle = idle.map(|(newest, _)| *newest);
+            self.0.retain(|newest, _| Some(*newest) != idle);
+        }
+    }
+
+    /// The newest version that a scan under way covers.
+    pub(super) fn newest(&self, now: Timestamp) -> Option<Ticket> {
+        let alive = |last: &Timestamp| now.since(*last) < SCAN_PAUSE_MAX;
+        let mut alive = self.0.iter().filter(|(_, last)| alive(last));
+        alive.next_back().map(|(newest, _)| *newest)
+    }
+}
 
 /// A compiled pattern. Matching takes time linear in the key, whatever the pattern.
 #[derive(Clone, Debug)]
@@ -90,6 +123,13 @@ impl Catalog {
         action: ScanAction,
         cursor: Cursor,
     ) -> Page {
+        if let ScanAction::Remove(_) = action {
+            // What an absent directory holds cannot be scanned: nothing of it comes back.
+            self.directories.raise_absent(cursor.newest);
+            if cursor.next_row == 0 {
+                self.bury_flights(cursor.newest);
+            }
+        }
         let mut page = Page::default();
         let mut steps = Steps(STEPS_MAX);
         let mut next = cursor.next_row;
@@ -124,7 +164,19 @@ impl Catalog {
             next_row: next,
             ..cursor
         });
+        if let ScanAction::Remove(_) = action {
+            let has_more = page.next.is_some();
+            self.scans.turned(now, cursor.newest, has_more);
+        }
         self.settle();
         page
+    }
+    /// The partition does not know any more what the directory holds. What a scan under way has still to remove of it must not
+    /// come back behind the scan.
+    pub(super) fn absent_from_now(&mut self, directory: DirectoryId) {
+        self.directories.left(directory, self.newest_ticket());
+        if let Some(floor) = self.scans.newest(self.last_tick) {
+            self.directories.raise(directory, floor);
+        }
     }
 }

@@ -2,18 +2,9 @@
 
 use crate::{
     Row,
-    command::{Hint, Tags},
+    command::{OwnedTags, Tags},
 };
 use std::collections::BTreeMap;
-use ziggurat_base::ObjectKey;
-
-/// What is kept of [`Tags`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OwnedTags {
-    pub(crate) parent: Option<ObjectKey>,
-    pub(crate) group: Option<ObjectKey>,
-    pub(crate) hint: Hint,
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -28,12 +19,7 @@ impl TagTable {
             self.by_row.remove(&row);
             return false;
         }
-        let owned = OwnedTags {
-            parent: tags.parent.map(|key| key.to_owned()),
-            group: tags.group.map(|key| key.to_owned()),
-            hint: tags.hint,
-        };
-        self.by_row.insert(row, owned);
+        self.by_row.insert(row, tags.into());
         true
     }
 

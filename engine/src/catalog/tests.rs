@@ -2,8 +2,8 @@ use super::{Catalog, Config};
 use crate::{
     catalog::Matcher,
     command::{
-        Effect, Force, GetGrant, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem, Recency,
-        ScanAction, SegmentOffer, Wish, Written,
+        Effect, Force, GetGrant, Keep, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem,
+        Recency, ScanAction, SegmentOffer, Wish, Written,
     },
 };
 use std::time::Duration;
@@ -48,6 +48,7 @@ impl Rig {
                 name: format!("seg{i}").into(),
                 capacity: ByteCount(*capacity),
                 highest_era: Era(0),
+                keep: Keep::Delegated,
             };
             catalog.mount(now, node, &offer).unwrap()
         };
@@ -148,16 +149,20 @@ impl Rig {
 
     /// Acknowledges every fence that was asked for.
     fn fence_all(&mut self) -> usize {
-        let effects = self.catalog.take_effects();
-        for Effect::Fence {
-            member,
-            ticket,
-            placement,
-        } in &effects
-        {
-            self.catalog.fenced(*member, *ticket, placement.segment);
+        let mut fenced = 0;
+        for effect in self.catalog.take_effects() {
+            let Effect::Fence {
+                member,
+                ticket,
+                placement,
+            } = effect
+            else {
+                continue;
+            };
+            self.catalog.fenced(member, ticket, placement.segment);
+            fenced += 1;
         }
-        effects.len()
+        fenced
     }
 
     fn used(&self) -> u64 {
@@ -487,6 +492,7 @@ fn a_lost_member_takes_its_objects_with_it_and_the_rest_stays() {
         name: "other".into(),
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     rig.catalog.mount(rig.now, other, &offer).unwrap();
     let mut on_other = 0;
@@ -552,6 +558,7 @@ fn half_written_on_a_lost_member() -> (Rig, PutGrant) {
         name: "other".into(),
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     rig.catalog.mount(rig.now, other, &offer).unwrap();
     let wish = Wish {
@@ -596,6 +603,7 @@ fn an_era_that_a_member_has_seen_is_exceeded() {
         name: "later".into(),
         capacity: ByteCount(1 << 20),
         highest_era: Era(50),
+        keep: Keep::Delegated,
     };
     rig.catalog.mount(rig.now, rig.node, &offer).unwrap();
     assert_eq!(rig.catalog.era(), Era(51));
@@ -656,11 +664,13 @@ fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
     let at = |address: &str| MemberOffer {
         address: address.into(),
         in_process: false,
+        feed: false,
     };
     let offer = SegmentOffer {
         name: "n1".into(),
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     let first = rig.catalog.join(rig.now, &at("host:1")).unwrap();
     rig.catalog.mount(rig.now, first, &offer).unwrap();
@@ -678,11 +688,13 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
     let at = MemberOffer {
         address: "host:1".into(),
         in_process: false,
+        feed: false,
     };
     let offer = SegmentOffer {
         name: "n1".into(),
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     let first = rig.catalog.join(rig.now, &at).unwrap();
     let second = rig.catalog.join(rig.now, &at).unwrap();
@@ -696,7 +708,10 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
     assert_eq!(owner.map(|segment| segment.member), Some(second));
 }
 
+mod adoption;
 mod history;
+mod ledger;
+mod owner;
 
 impl Rig {
     fn clear(&mut self, text: &str, segment: Option<&str>) -> bool {

@@ -35,6 +35,9 @@ impl Catalog {
         self.cool(now, &mut steps);
         self.expire_writes(now, &mut steps);
         self.sweep(now, &mut steps);
+        self.lapse_offloads(now, || steps.take());
+        self.directories.settle(|| steps.take());
+        self.feed_again(&mut steps);
         self.relieve(now, &mut steps);
         self.settle();
         Ticked { more: steps.0 == 0 }
@@ -53,11 +56,11 @@ impl Catalog {
         let due: Vec<_> = self
             .fleet
             .slots()
-            .filter(|(_, s)| due(s.state, s.finish_at))
+            .filter(|(_, s)| due(s.state, s.finish_at) && !s.is_old)
             .map(|(slot, _)| slot)
             .collect();
         for slot in due {
-            self.fleet.step(slot, SegmentEvent::Finish, &mut self.seen);
+            self.lose_segment(slot, SegmentEvent::Finish);
             self.policy
                 .set_capacity(ziggurat_base::ByteCount(self.fleet.capacity));
         }
@@ -129,6 +132,7 @@ impl Catalog {
                     self.lose(now, row);
                     return;
                 }
+                let in_memory = self.in_memory(row);
                 let extents = self.extent_count(row);
                 let gone: Vec<_> = self
                     .sides
@@ -139,6 +143,7 @@ impl Catalog {
                     self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
                 }
                 self.recount_extents(row, extents);
+                self.note_memory(row, in_memory);
             }
             _ => {}
         }

@@ -111,6 +111,7 @@ mod tests {
         let offer = MemberOffer {
             address: "node:1".into(),
             in_process: false,
+            feed: false,
         };
         let silent = partition.join_now(&offer).unwrap().member;
         let member = partition.join_now(&offer).unwrap().member;

@@ -114,6 +114,7 @@ impl Peers {
         let offer = MemberOffer {
             address: "".into(),
             in_process: true,
+            feed: false,
         };
         let member = self.partition.join_now(&offer)?.member;
         let writes = BTreeMap::new();

@@ -6,9 +6,9 @@ use crate::{
     wire,
 };
 use std::time::Duration;
-use ziggurat_base::{ByteCount, Era, Error, MemberId, SegmentId};
+use ziggurat_base::{ByteCount, DirectoryId, Era, Error, MemberId, SegmentId};
 use ziggurat_engine::{
-    command::{MemberOffer, SegmentOffer, SegmentStat, Stats},
+    command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
     port::Joined,
     segment::Segment,
 };
@@ -86,6 +86,7 @@ pub(crate) fn pack_offer(offer: &MemberOffer) -> wire::Join {
     wire::Join {
         address: offer.address.to_string(),
         in_process: offer.in_process,
+        feed: offer.feed,
     }
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn offer(message: wire::Join) -> MemberOffer {
     MemberOffer {
         address: message.address.into(),
         in_process: message.in_process,
+        feed: message.feed,
     }
 }
 
@@ -122,17 +124,37 @@ pub(crate) fn pack_mount(member: MemberId, offer: &SegmentOffer) -> wire::Mount 
         name: offer.name.to_string(),
         capacity: offer.capacity.0,
         highest_era: offer.highest_era.0,
+        directory: pack_keep(offer.keep),
     }
 }
 
+fn pack_keep(keep: Keep) -> Vec<u8> {
+    match keep {
+        Keep::Delegated => Vec::new(),
+        Keep::Owned { directory } => directory.0.to_le_bytes().to_vec(),
+    }
+}
+
+fn keep(bytes: &[u8]) -> Result<Keep, Error> {
+    if bytes.is_empty() {
+        return Ok(Keep::Delegated);
+    }
+    let number = bytes.try_into().map(u128::from_le_bytes);
+    let directory = number.map(DirectoryId);
+    directory
+        .map(|directory| Keep::Owned { directory })
+        .map_err(|_| broken(format!("a directory's number of {} bytes", bytes.len())))
+}
+
 /// The offered space of a message.
-pub(crate) fn mount(message: wire::Mount) -> (MemberId, SegmentOffer) {
+pub(crate) fn mount(message: wire::Mount) -> Result<(MemberId, SegmentOffer), Error> {
     let offer = SegmentOffer {
+        keep: keep(&message.directory)?,
         name: message.name.into(),
         capacity: ByteCount(message.capacity),
         highest_era: Era(message.highest_era),
     };
-    (MemberId(message.member), offer)
+    Ok((MemberId(message.member), offer))
 }
 
 /// Segments as they travel.
@@ -147,6 +169,7 @@ pub(crate) fn pack_segments(segments: &[SegmentStat]) -> wire::SegmentStats {
         used: stat.used.0,
         largest_free: stat.largest_free.0,
         replicas: stat.replicas,
+        directory: pack_keep(stat.keep),
     };
     wire::SegmentStats {
         segments: segments.iter().map(pack).collect(),
@@ -176,6 +199,7 @@ fn state(number: i32) -> Result<Segment, Error> {
 pub(crate) fn segments(message: wire::SegmentStats) -> Result<Vec<SegmentStat>, Error> {
     let unpack = |stat: wire::SegmentStat| {
         Ok(SegmentStat {
+            keep: keep(&stat.directory)?,
             id: SegmentId(stat.id),
             name: stat.name.into(),
             member: MemberId(stat.member),
@@ -208,4 +232,6 @@ same_fields! {
     objects writes_open writes_closing capacity used largest_free extents segments members table_bytes puts_granted
     puts_existed puts_refused_writing puts_refused_space puts_partial puts_ended puts_revoked puts_preempted puts_expired
     locate_hits locate_misses exist_hits exist_misses holds_returned removed evicted evicted_bytes lost members_expired
+    owned_capacity owned_used owned_replicas adopted discarded dropped demoted unkept offloading offloading_bytes
+    directories_absent debts key_debts
 }

@@ -1,6 +1,6 @@
 //! What a partition tells a member unasked, and the reports on it.
 
-use super::{batch, broken, nanos, places};
+use super::{batch, broken, ledger, nanos, places};
 use crate::{
     order::{Announce, NodeCommand, Order, Outcome, Prove, Report, TokenRange, TokenUse},
     wire,
@@ -12,20 +12,22 @@ use ziggurat_engine::command::Effect;
 
 /// Effects of one member as they travel.
 pub(crate) fn pack_effects(member: MemberId, effects: &[Effect]) -> wire::Push {
-    let pack = |effect: &Effect| {
-        let Effect::Fence {
-            ticket, placement, ..
-        } = effect;
-        wire::Fence {
-            ticket: ticket.0,
-            place: Some(places::pack(placement)),
-        }
-    };
-    wire::Push {
+    let mut push = wire::Push {
         member: member.0,
-        fences: effects.iter().map(pack).collect(),
         ..Default::default()
+    };
+    for effect in effects {
+        match effect {
+            Effect::Fence {
+                ticket, placement, ..
+            } => push.fences.push(wire::Fence {
+                ticket: ticket.0,
+                place: Some(places::pack(placement)),
+            }),
+            noted => push.notes.extend(ledger::pack_note(noted)),
+        }
     }
+    push
 }
 
 /// Orders for one member as they travel.
@@ -65,13 +67,12 @@ pub(crate) fn pushed(message: wire::Push) -> Result<Pushed, Error> {
             placement: places::unpack(fence.place.as_ref())?,
         })
     };
+    let fences = message.fences.into_iter().map(effect);
+    let notes = message.notes.into_iter();
+    let notes = notes.map(|note| ledger::note(member, note));
     Ok(Pushed {
         member,
-        effects: message
-            .fences
-            .into_iter()
-            .map(effect)
-            .collect::<Result<_, Error>>()?,
+        effects: fences.chain(notes).collect::<Result<_, Error>>()?,
         orders: message
             .orders
             .into_iter()

@@ -1,6 +1,6 @@
 //! Round trips of everything that travels, decoders against any bytes, and golden bytes.
 
-use super::{batch, get, keys, member, order, put};
+use super::{batch, get, keys, ledger, member, order, put};
 use crate::{
     hello::{Greeting, Hello, PeerKind, Versions, Welcome},
     order::{Announce, NodeCommand, Order, Outcome, Prove, Report, TokenRange, TokenUse},
@@ -10,14 +10,14 @@ use proptest::{collection::vec, option, prelude::*};
 use prost::Message;
 use std::time::Duration;
 use ziggurat_base::{
-    ByteCount, CHUNK, Code, Crc32, Era, Error, Extent, Extents, Key, MemberId, ObjectKey,
-    Placement, SegmentId, TenantId, Ticket,
+    ByteCount, CHUNK, Code, Crc32, DirectoryId, Era, Error, Extent, Extents, Key, MemberId,
+    ObjectKey, Placement, SegmentId, TenantId, Ticket,
 };
 use ziggurat_engine::{
     Row,
     command::{
-        Answer, Cursor, Effect, Force, GetGrant, Hint, Hold, Keys, MemberOffer, ObjectStat, Page,
-        PutAnswer, PutDone, PutEnd, PutGrant, PutItem, ScanAction, SegmentOffer, SegmentStat,
+        Answer, Cursor, Effect, Force, GetGrant, Hint, Hold, Keep, Keys, MemberOffer, ObjectStat,
+        Page, PutAnswer, PutDone, PutEnd, PutGrant, PutItem, ScanAction, SegmentOffer, SegmentStat,
         Stats, Tags, Target, Targets, Wish, Written,
     },
     port::Joined,
@@ -154,11 +154,22 @@ fn any_put_end() -> impl Strategy<Value = PutEnd> {
     })
 }
 
+fn any_keep() -> impl Strategy<Value = Keep> {
+    option::of(any::<u128>()).prop_map(|number| match number {
+        None => Keep::Delegated,
+        Some(number) => Keep::Owned {
+            directory: DirectoryId(number),
+        },
+    })
+}
+
 fn any_segment() -> impl Strategy<Value = SegmentStat> {
     let numbers = (any::<u32>(), any::<u64>(), any::<[u64; 4]>());
     let state = prop::sample::select(Segment::ALL.to_vec());
-    (numbers, ".{0,9}", ".{0,9}", state).prop_map(|((id, member, bytes), name, address, state)| {
-        SegmentStat {
+    let texts = (".{0,9}", ".{0,9}");
+    (numbers, texts, state, any_keep()).prop_map(
+        |((id, member, bytes), (name, address), state, keep)| SegmentStat {
+            keep,
             id: SegmentId(id),
             name: name.into(),
             member: MemberId(member),
@@ -168,8 +179,8 @@ fn any_segment() -> impl Strategy<Value = SegmentStat> {
             used: ByteCount(bytes[1]),
             largest_free: ByteCount(bytes[2]),
             replicas: bytes[3],
-        }
-    })
+        },
+    )
 }
 
 fn any_command() -> impl Strategy<Value = NodeCommand> {
@@ -307,14 +318,14 @@ proptest! {
     }
 
     #[test]
-    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), in_process in any::<bool>()) {
-        let offer = MemberOffer { address: text.clone().into(), in_process };
+    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), flags in any::<[bool; 2]>(), keep in any_keep()) {
+        let offer = MemberOffer { address: text.clone().into(), in_process: flags[0], feed: flags[1] };
         prop_assert_eq!(member::offer(over(&member::pack_offer(&offer))), offer);
         let joined = Joined { member: MemberId(number), era: Era(era), time_to_live: Duration::from_nanos(number) };
         prop_assert_eq!(member::joined(over(&member::pack_joined(joined))), joined);
-        let offer = SegmentOffer { name: text.into(), capacity: ByteCount(number), highest_era: Era(era) };
+        let offer = SegmentOffer { name: text.into(), capacity: ByteCount(number), highest_era: Era(era), keep };
         let message = over(&member::pack_mount(MemberId(number), &offer));
-        prop_assert_eq!(member::mount(message), (MemberId(number), offer));
+        prop_assert_eq!(member::mount(message).unwrap(), (MemberId(number), offer));
     }
 
     #[test]
@@ -439,3 +450,4 @@ fn hex(message: &impl Message) -> String {
 }
 
 mod golden;
+mod ledgers;

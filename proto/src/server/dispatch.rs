@@ -1,7 +1,7 @@
 //! From a call to the partition's method and back to an answer.
 
 use crate::{
-    convert::{broken, get, keys, member, order, put},
+    convert::{broken, get, keys, ledger, member, order, put},
     partition::Partition,
     wire::{self, answer::Outcome, request::Call},
 };
@@ -67,7 +67,7 @@ async fn answer_member(partition: &dyn Partition, call: Call) -> Answer<Outcome>
             Ok(Outcome::Tenant(tenant.0.into()))
         }
         Call::Mount(message) => {
-            let (member, offer) = member::mount(message);
+            let (member, offer) = member::mount(message)?;
             Ok(Outcome::Mount(partition.mount(member, &offer).await?.0))
         }
         Call::Unmount(message) => {
@@ -82,6 +82,11 @@ async fn answer_member(partition: &dyn Partition, call: Call) -> Answer<Outcome>
                     .fenced(member, Ticket(message.ticket), segment)
                     .await,
             )
+        }
+        Call::Ledger(message) => {
+            let (member, segment, batch) = ledger::unpack(message)?;
+            let reply = partition.ledger(member, segment, &batch).await?;
+            Ok(Outcome::Ledger(ledger::pack_reply(&reply)))
         }
         Call::Segments(_) => {
             let segments = partition.segments().await?;

@@ -2,7 +2,7 @@
 
 use super::{Session, wrong_answer};
 use crate::{
-    convert::{keys, member as convert, nanos, order, put},
+    convert::{keys, ledger, member as convert, nanos, order, put},
     order::{Order, OrderApi, Report},
     wire::{self, answer::Outcome, request::Call},
 };
@@ -10,6 +10,7 @@ use std::time::Duration;
 use ziggurat_base::{Job, MemberId, SegmentId, TenantId, Ticket};
 use ziggurat_engine::{
     command::{Answer, Effect, MemberOffer, SegmentOffer, SegmentStat, Stats},
+    ledger::{LedgerBatch, LedgerReply},
     port::{Joined, MemberApi},
 };
 
@@ -107,6 +108,22 @@ impl MemberApi for Session {
             ticket: ticket.0,
             segment: segment.0,
         })))
+    }
+
+    fn ledger<'a>(
+        &'a self,
+        member: MemberId,
+        segment: SegmentId,
+        batch: &'a LedgerBatch,
+    ) -> Job<'a, Answer<LedgerReply>> {
+        Box::pin(async move {
+            let message = ledger::pack(member, segment, batch);
+            let count = message.items.len();
+            match self.call(Call::Ledger(message)).await? {
+                Outcome::Ledger(message) => ledger::reply(message, count),
+                _ => Err(wrong_answer()),
+            }
+        })
     }
 
     fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>> {

@@ -1,7 +1,7 @@
 //! Every decoder of this crate as a function of bytes that must not panic: for fuzz targets and property tests.
 
 use crate::{
-    convert::{get, keys, member, order, places, put},
+    convert::{get, keys, ledger, member, order, places, put},
     seed::message,
     wire,
 };
@@ -26,6 +26,9 @@ pub fn decode_any(bytes: &[u8], count: usize) {
     let _ = wire::ObjectStats::decode(bytes).map(|m| get::stats(m, count));
     let _ = wire::Page::decode(bytes).map(get::page);
     let _ = wire::SegmentStats::decode(bytes).map(member::segments);
+    let _ = wire::Mount::decode(bytes).map(member::mount);
+    let _ = wire::Ledger::decode(bytes).map(ledger::unpack);
+    let _ = wire::LedgerReply::decode(bytes).map(|m| ledger::reply(m, count));
     let _ = wire::Report::decode(bytes).map(order::report);
     let _ = wire::Place::decode(bytes).map(|m| places::unpack(Some(&m)));
     let _ = message::PutStartRequest::decode(bytes).map(|m| crate::seed::check_put(&m).is_ok());

@@ -10,7 +10,7 @@ use crate::{
 use std::time::{Duration, Instant};
 use ziggurat_base::{ByteCount, Code, Era, Error, MemberId};
 use ziggurat_engine::{
-    command::{MemberOffer, SegmentOffer},
+    command::{Keep, MemberOffer, SegmentOffer},
     port::MemberApi as _,
 };
 use ziggurat_proto::{
@@ -35,12 +35,14 @@ impl Puppet {
         let offer = MemberOffer {
             address: "127.0.0.1:1".into(),
             in_process: false,
+            feed: false,
         };
         let member = session.join(&offer).await.unwrap().member;
         let offer = SegmentOffer {
             name: name.into(),
             capacity: ByteCount::mib(8),
             highest_era: Era(0),
+            keep: Keep::Delegated,
         };
         session.mount(member, &offer).await.unwrap();
         Self { session, member }

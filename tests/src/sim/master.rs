@@ -138,13 +138,15 @@ impl World {
     pub(crate) fn after_call(&mut self) {
         self.master.calls += 1;
         let effects = self.master.catalog.take_effects();
-        for Effect::Fence {
-            member,
-            ticket,
-            placement,
-        } in &effects
-        {
-            self.books.given_up(*ticket, *member, placement);
+        for effect in &effects {
+            if let Effect::Fence {
+                member,
+                ticket,
+                placement,
+            } = effect
+            {
+                self.books.given_up(*ticket, *member, placement);
+            }
         }
         self.send_effects(effects);
         if self.master.calls.is_multiple_of(self.params.check_every) {
@@ -154,8 +156,7 @@ impl World {
 
     fn send_effects(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            let Effect::Fence { member, .. } = &effect;
-            if let Some(index) = self.addresses.get(member).copied() {
+            if let Some(index) = self.addresses.get(&effect.member()).copied() {
                 let arrives = move |world: &mut Self| node::fence(world, index, &effect);
                 self.send(Process::Master, Process::Node(index), arrives, |_| {});
             }

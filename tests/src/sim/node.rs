@@ -178,7 +178,10 @@ pub(crate) fn fence(world: &mut World, index: usize, effect: &Effect) {
         member,
         ticket,
         placement,
-    } = effect;
+    } = effect
+    else {
+        return;
+    };
     let (member, ticket, segment) = (*member, *ticket, placement.segment);
     let node = &mut world.nodes[index];
     if node.member != Some(member) {

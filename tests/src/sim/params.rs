@@ -97,6 +97,7 @@ impl Params {
             allocator: AllocatorKind::Offset,
             seed,
             paranoid: false,
+            ..Config::default()
         };
         let segments_per_node = 1 + dice.below(2) as usize;
         let node_bytes = (256 << 10) + 4096 * dice.below(64);

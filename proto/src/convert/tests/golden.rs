@@ -117,15 +117,24 @@ fn metadata_calls() -> Vec<(&'static str, String)> {
     ]
 }
 
+fn ledger_call(batch: &ziggurat_engine::ledger::LedgerBatch) -> String {
+    let message = ledger::pack(MemberId(2), SegmentId(3), batch);
+    call(Call::Ledger(message))
+}
+
 fn member_calls() -> Vec<(&'static str, String)> {
     let offer = MemberOffer {
         address: "h:1".into(),
         in_process: true,
+        feed: true,
     };
     let segment = SegmentOffer {
         name: "s".into(),
         capacity: ByteCount(4096),
         highest_era: Era(4),
+        keep: Keep::Owned {
+            directory: DirectoryId(0x0102),
+        },
     };
     let unmount = wire::Unmount {
         member: 2,
@@ -162,6 +171,10 @@ fn member_calls() -> Vec<(&'static str, String)> {
         ("stats", call(Call::Stats(wire::Empty {}))),
         ("watch", call(Call::Watch(2))),
         ("report", call(Call::Report(order::pack_report(&report)))),
+        ("ledger_begin", ledger_call(&ledgers::begin())),
+        ("ledger_page", ledger_call(&ledgers::page())),
+        ("ledger_commit", ledger_call(&ledgers::commit())),
+        ("ledger_delta", ledger_call(&ledgers::delta())),
     ]
 }
 
@@ -234,6 +247,7 @@ fn member_answers() -> Vec<(&'static str, String)> {
         used: ByteCount(3),
         largest_free: ByteCount(1),
         replicas: 9,
+        keep: Keep::Delegated,
     };
     let stats = Stats {
         objects: 1,
@@ -261,6 +275,10 @@ fn member_answers() -> Vec<(&'static str, String)> {
             answer(Reply::Segments(member::pack_segments(&[segment]))),
         ),
         ("stats", answer(Reply::Stats(member::pack_stats(&stats)))),
+        (
+            "ledger",
+            answer(Reply::Ledger(ledger::pack_reply(&ledgers::reply()))),
+        ),
     ]
 }
 
@@ -298,6 +316,10 @@ fn pushes() -> Vec<(&'static str, String)> {
     let order = |command| hex(&order::pack_orders(member, &[Order { serial: 5, command }]));
     vec![
         ("fence", hex(&order::pack_effects(member, &[fence]))),
+        (
+            "notes",
+            hex(&order::pack_effects(member, &ledgers::notes(member))),
+        ),
         ("announce", order(announce)),
         ("prove", order(prove)),
         ("host", order(host)),

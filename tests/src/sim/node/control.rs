@@ -7,7 +7,7 @@ use super::super::{
 };
 use std::time::Duration;
 use ziggurat_base::{ByteCount, Code, Era, MemberId, SegmentId};
-use ziggurat_engine::command::{Answer, MemberOffer, SegmentOffer};
+use ziggurat_engine::command::{Answer, Keep, MemberOffer, SegmentOffer};
 
 /// The pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -52,6 +52,7 @@ impl Control {
             let offer = MemberOffer {
                 address: format!("node{index}").into(),
                 in_process: false,
+                feed: false,
             };
             let member = world.master.catalog.join(now, &offer)?;
             world.addresses.insert(member, index);
@@ -124,6 +125,7 @@ impl Control {
                 name: format!("node{index}/{number}").into(),
                 capacity: ByteCount(capacity),
                 highest_era: Era(era),
+                keep: Keep::Delegated,
             };
             let name = offer.name.clone();
             let mounted = call(&self.sim, self.me, move |world| world.mount(member, &offer));

@@ -4,7 +4,7 @@ use super::cluster::{Cluster, NodeWish, Spans, eventually, within};
 use std::time::{Duration, Instant};
 use ziggurat_base::{ByteCount, Era, Result};
 use ziggurat_engine::{
-    command::{MemberOffer, SegmentOffer},
+    command::{Keep, MemberOffer, SegmentOffer},
     port::MemberApi,
 };
 use ziggurat_proto::{
@@ -94,13 +94,14 @@ async fn objects_and_segments_cost_the_master_little() -> Result<()> {
     let joined = session
         .join(&MemberOffer {
             address: "127.0.0.1:1".into(),
-            in_process: false,
+            ..MemberOffer::default()
         })
         .await?;
     let segment = SegmentOffer {
         name: "large".into(),
         capacity: ByteCount::gib(1024),
         highest_era: Era(0),
+        keep: Keep::Delegated,
     };
     let before = cluster.master.resident();
     session.mount(joined.member, &segment).await?;

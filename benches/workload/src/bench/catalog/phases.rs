@@ -10,7 +10,7 @@ use ziggurat_base::{
 use ziggurat_engine::{
     catalog::{Catalog, Config, Matcher},
     command::{
-        Effect, Force, Keys, MemberOffer, PutAnswer, PutEnd, PutItem, Recency, ScanAction,
+        Effect, Force, Keep, Keys, MemberOffer, PutAnswer, PutEnd, PutItem, Recency, ScanAction,
         SegmentOffer, Wish, Written,
     },
     space::GRAIN,
@@ -87,6 +87,7 @@ impl Bench {
                 name: name.into(),
                 capacity: ByteCount(capacity as u64),
                 highest_era: Era(0),
+                keep: Keep::Delegated,
             };
             catalog.mount(now, member, &offer)
         };
@@ -329,7 +330,10 @@ impl Bench {
         for effect in self.catalog.take_effects() {
             let Effect::Fence {
                 ticket, placement, ..
-            } = effect;
+            } = effect
+            else {
+                continue;
+            };
             let member = self.member;
             self.turn(phase, |catalog, _| {
                 catalog.fenced(member, ticket, placement.segment);
