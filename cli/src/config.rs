@@ -16,6 +16,7 @@ mod page;
 mod ratio;
 mod resolve;
 mod setting;
+mod ssd;
 mod suggest;
 mod value;
 

@@ -43,6 +43,7 @@ fn a_demo_finds_what_the_policy_predicts_and_no_wrong_byte() {
         "--dram=4MiB",
         "--payload=16MiB",
         "--block-bytes=16KiB",
+        "--no-ssd",
     ]);
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(
@@ -52,6 +53,62 @@ fn a_demo_finds_what_the_policy_predicts_and_no_wrong_byte() {
     assert!(report["hits"]["dram"].as_u64() > Some(0));
     assert_eq!(report["evictions"], report["predicted"]["evictions"]);
     assert_eq!(report["hits"]["dram"], report["predicted"]["hits"]);
+}
+
+#[test]
+fn a_demo_finds_on_ssd_what_memory_has_no_room_for() {
+    let (code, report) = run(&[
+        "demo",
+        "--dram=4MiB",
+        "--payload=16MiB",
+        "--block-bytes=16KiB",
+    ]);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(
+        (&report["wrong_bytes"], &report["errors"]),
+        (&0.into(), &0.into())
+    );
+    let (dram, ssd) = (&report["hits"]["dram"], &report["hits"]["ssd"]);
+    assert!(
+        dram.as_u64() > Some(0) && ssd.as_u64() > Some(0),
+        "{report}"
+    );
+    let all = dram.as_u64().unwrap_or(0) + ssd.as_u64().unwrap_or(0);
+    assert_eq!(
+        Some(all),
+        report["predicted"]["hits"].as_u64(),
+        "nothing is lost between the tiers"
+    );
+    assert!(report["ssd_bytes_written"].as_u64() > Some(16 << 20));
+}
+
+#[test]
+fn a_replay_finds_what_an_earlier_one_has_left_on_ssd() {
+    let trace = trace(50);
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let ssd = format!("--ssd={}:64MiB", dir.path().display());
+    let arguments = ["replay", "--trace", path(&trace), "--dram=1MiB", &ssd];
+    let (code, first) = run(&arguments);
+    assert_eq!(code, Some(0), "{first}");
+    assert_eq!(first["recovered_objects"], 0);
+    let (code, second) = run(&arguments);
+    assert_eq!(code, Some(0), "{second}");
+    assert_eq!(second["wrong_bytes"], 0);
+    assert!(second["recovered_objects"].as_u64() > Some(0), "{second}");
+    assert_eq!(
+        second["prefix_token_hit_rate"], 1.0,
+        "everything was there from the start"
+    );
+    let mut other = arguments.to_vec();
+    other.push("--seed=2");
+    assert_eq!(
+        Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+            .args(&other)
+            .status()
+            .expect("it runs")
+            .code(),
+        Some(2)
+    );
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Default for Config {
             placement: PlacementKind::default(),
             allocator: AllocatorKind::default(),
             offload: OffloadMode::default(),
-            offload_share: 0.5,
+            offload_share: 1.0,
             offload_patience: Duration::from_secs(30),
             seed: 0,
             paranoid: false,

@@ -12,6 +12,7 @@ use ziggurat_base::{Code, Error, Extent, Placement, SegmentId, Ticket};
 
 pub mod floors;
 pub mod holdings;
+pub mod teller;
 
 /// The most writes that may be under way in one segment.
 pub const WRITES_MAX: usize = 4096;

@@ -1,6 +1,6 @@
 //! A node's life with its master: connect, join, mount, then ping and obey, and all over again when the master is lost.
 
-use crate::{foreign::Foreign, node::NodeOptions};
+use crate::{foreign::Foreign, keeper::Keeper, node::NodeOptions};
 use std::{sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
@@ -53,6 +53,7 @@ pub(crate) struct Duty {
     session: SessionOptions,
     tier: Arc<DramTier>,
     foreign: Foreign,
+    keeper: Arc<Keeper>,
     regions: Vec<(Box<str>, Arc<Region>)>,
     mounted: Vec<SegmentId>,
     joined: Option<Joined>,
@@ -65,6 +66,7 @@ impl Duty {
         options: &NodeOptions,
         address: String,
         tier: Arc<DramTier>,
+        keeper: Arc<Keeper>,
         regions: Vec<(Box<str>, Arc<Region>)>,
         post: watch::Sender<Post>,
     ) -> Self {
@@ -73,6 +75,7 @@ impl Duty {
             address,
             session: options.session,
             foreign: Foreign::new(tier.clone(), options.memory.clone()),
+            keeper,
             tier,
             regions,
             mounted: Vec::new(),
@@ -143,6 +146,7 @@ impl Duty {
             end = pings => end,
             end = obedience => end,
             error = self.foreign.serve(session, joined.member) => self.heed(Err(error)),
+            error = self.keeper.tell(session, joined.member) => self.heed(Err(error)),
             error = session.closed() => Err(End::Lost(error)),
         }
     }
@@ -161,10 +165,11 @@ impl Duty {
             self.tier.unmount(segment);
         }
         self.foreign.part();
+        self.keeper.forget_memory();
         let offer = MemberOffer {
             address: self.address.clone().into(),
             in_process: false,
-            feed: false,
+            feed: self.keeper.is_keeping(),
         };
         let joined = session.join(&offer).await.map_err(End::Lost)?;
         self.tier.set_member(joined.member);
@@ -177,22 +182,16 @@ impl Duty {
             };
             let segment = match session.mount(joined.member, &offer).await {
                 Ok(segment) => segment,
-                Err(error) => {
-                    let refused = matches!(
-                        error.code(),
-                        Code::InvalidParams | Code::SegmentAlreadyExists
-                    );
-                    if refused && !self.post.borrow().mounted {
-                        self.post
-                            .send_modify(|post| post.refused = Some(error.clone()));
-                    }
-                    return Err(End::Lost(error));
-                }
+                Err(error) => return Err(self.not_mounted(error)),
             };
             self.tier
                 .mount_shared(segment, region.clone())
                 .map_err(End::Lost)?;
             self.mounted.push(segment);
+            self.keeper.add_memory(segment);
+        }
+        if let Err(error) = self.keeper.mount(session, joined.member).await {
+            return Err(self.not_mounted(error));
         }
         self.foreign
             .rejoin(session, joined.member, self.highest_era)
@@ -205,6 +204,19 @@ impl Duty {
         Ok(joined)
     }
 
+    /// A segment was not taken: for good, when the node has not been mounted before and another try would not help.
+    fn not_mounted(&self, error: Error) -> End {
+        let refused = matches!(
+            error.code(),
+            Code::InvalidParams | Code::SegmentAlreadyExists | Code::UnavailableInCurrentMode
+        );
+        if refused && !self.post.borrow().mounted {
+            self.post
+                .send_modify(|post| post.refused = Some(error.clone()));
+        }
+        End::Lost(error)
+    }
+
     /// Carries effects out and acknowledges them.
     async fn obey(
         &self,
@@ -213,7 +225,7 @@ impl Duty {
         effects: Vec<Effect>,
     ) -> Result<(), End> {
         for effect in effects {
-            // This node has nothing that outlives its memory, and asked for no feed.
+            self.keeper.heed(&effect);
             let Effect::Fence {
                 ticket, placement, ..
             } = effect

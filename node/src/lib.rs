@@ -5,12 +5,19 @@
 //! another incarnation with empty segments, and nobody who knew the old one is answered.
 #![forbid(unsafe_code)]
 
+pub mod host;
+pub mod keeper;
 pub mod memory;
 pub mod node;
+pub mod ssd;
 
 mod clock;
 mod duty;
 mod foreign;
+mod signal;
 
+pub use host::NodeHost;
+pub use keeper::{Directory, Keeper};
 pub use memory::MemoryOptions;
 pub use node::{Node, NodeOptions};
+pub use ssd::{SsdOptions, SsdPath};

@@ -3,14 +3,17 @@
 use crate::{
     clock::Uptime,
     duty::{Duty, Post},
+    host::NodeHost,
+    keeper::Keeper,
     memory::MemoryOptions,
+    ssd::{Opened, SsdOptions},
 };
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
 };
-use ziggurat_base::{Code, Error, MemberId, Result};
+use ziggurat_base::{Clock, Code, Error, MemberId, Result};
 use ziggurat_proto::SessionOptions;
 use ziggurat_tiers::dram::DramTier;
 use ziggurat_transport::server::{Limits, Server};
@@ -28,6 +31,10 @@ pub struct NodeOptions {
     pub segment_name: String,
     /// The memory.
     pub memory: MemoryOptions,
+    /// Directories on SSD.
+    pub ssd: SsdOptions,
+    /// Whether objects are taken over to SSD as soon as they are readable, and not only when the master asks for it.
+    pub eager: bool,
     /// Bounds of the conversation with the master.
     pub session: SessionOptions,
     /// Bounds of the data server.
@@ -47,12 +54,14 @@ pub struct Node {
     stop: Option<oneshot::Sender<Duration>>,
     duty: JoinHandle<()>,
     serving: JoinHandle<()>,
+    keeping: JoinHandle<()>,
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         self.duty.abort();
         self.serving.abort();
+        self.keeping.abort();
     }
 }
 
@@ -86,15 +95,24 @@ impl Node {
             .clone()
             .unwrap_or_else(|| bound.to_string());
         let tier = Arc::new(DramTier::with_tokens(MemberId(0), Arc::new(Uptime::new())));
-        let server = Server::new(tier.clone(), options.limits.clone());
+        let (keeper, keeping) = keep(&options, &tier).await?;
+        let host = NodeHost::new(tier.clone(), keeper.clone());
+        let server = Server::new(Arc::new(host), options.limits.clone());
         let serving = {
             let server = server.clone();
             tokio::spawn(async move { server.run(listener, std::future::pending()).await })
         };
         let (stop, stopped) = oneshot::channel();
-        let (posted, mut post) = watch::channel(Post::default());
-        let duty = Duty::new(&options, address.clone(), tier.clone(), named, posted);
-        let mut node = Self {
+        let (posted, post) = watch::channel(Post::default());
+        let duty = Duty::new(
+            &options,
+            address.clone(),
+            tier.clone(),
+            keeper,
+            named,
+            posted,
+        );
+        let node = Self {
             tier,
             server,
             bound,
@@ -103,14 +121,24 @@ impl Node {
             stop: Some(stop),
             duty: tokio::spawn(duty.run(stopped)),
             serving,
+            keeping,
         };
+        node.mounted(post, &options).await
+    }
+
+    /// Waits for the first contact with the master; a node that does not come that far ends.
+    async fn mounted(
+        mut self,
+        mut post: watch::Receiver<Post>,
+        options: &NodeOptions,
+    ) -> Result<Self> {
         let mounted = post.wait_for(|post| post.mounted || post.refused.is_some());
         match tokio::time::timeout(options.patience, mounted).await {
             Ok(Ok(post)) => match &post.refused {
                 Some(error) => Err(error.clone()),
                 None => {
                     drop(post);
-                    Ok(node)
+                    Ok(self)
                 }
             },
             Ok(Err(_)) => Err(Error::new(
@@ -118,8 +146,8 @@ impl Node {
                 "the node ended before it had mounted",
             )),
             Err(_) => {
-                node.stop = None;
-                let last = node.post.borrow().trouble.clone();
+                self.stop = None;
+                let last = self.post.borrow().trouble.clone();
                 let what = format!(
                     "the master at {} did not take the node within {}",
                     options.master,
@@ -170,4 +198,34 @@ impl Node {
         }
         let _ended = (&mut self.duty).await;
     }
+}
+
+/// Opens the SSD directories on a thread that may block: recovery reads what is there.
+async fn open_ssd(options: &NodeOptions, clock: &Arc<dyn Clock>) -> Result<Vec<Opened>> {
+    let (ssd, clock) = (options.ssd.clone(), Arc::clone(clock));
+    let prefix = format!("{}-ssd", options.segment_name);
+    let opening = tokio::task::spawn_blocking(move || ssd.open(&prefix, &clock));
+    opening.await.unwrap_or_else(|error| {
+        Err(Error::new(
+            Code::Internal,
+            format!("opening the SSD directories ended early: {error}"),
+        ))
+    })
+}
+
+/// Opens the SSD directories and starts the task that serves them.
+async fn keep(
+    options: &NodeOptions,
+    tier: &Arc<DramTier>,
+) -> Result<(Arc<Keeper>, JoinHandle<()>)> {
+    let clock: Arc<dyn Clock> = Arc::new(Uptime::new());
+    let opened = open_ssd(options, &clock).await?;
+    let directories = opened.iter().map(|one| one.directory.clone()).collect();
+    let keeper = Arc::new(Keeper::new(tier.clone(), directories, options.eager));
+    let working = keeper.clone();
+    let keeping = tokio::spawn(async move {
+        working.work(&*clock).await;
+        drop(opened);
+    });
+    Ok((keeper, keeping))
 }

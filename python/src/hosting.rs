@@ -92,6 +92,8 @@ impl Node {
         populate: bool,
     ) -> PyResult<Self> {
         let options = NodeOptions {
+            ssd: Default::default(),
+            eager: true,
             master,
             listen: address(listen)?,
             advertise,

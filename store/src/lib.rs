@@ -22,6 +22,7 @@ pub mod open;
 pub mod serve;
 
 mod local;
+mod ssd;
 
 pub use blocking::Blocking;
 pub use clock::SystemClock;
@@ -30,9 +31,16 @@ pub use serve::{ServeOptions, Served};
 pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOptions};
 pub use ziggurat_engine::command::{Force, Recency};
 pub use ziggurat_engine::{
-    canary::BUILT_IN as CANARIES_BUILT_IN, catalog::Config as CatalogConfig, evict::PolicyKind,
-    journey::Patience, place::PlacementKind, space::AllocatorKind,
+    canary::BUILT_IN as CANARIES_BUILT_IN,
+    catalog::{Config as CatalogConfig, OffloadMode},
+    evict::PolicyKind,
+    journey::Patience,
+    place::PlacementKind,
+    space::AllocatorKind,
 };
 pub use ziggurat_master::{Master, MasterOptions};
-pub use ziggurat_node::{MemoryOptions, Node, NodeOptions, memory::available_memory};
+pub use ziggurat_node::{
+    MemoryOptions, Node, NodeOptions, SsdOptions, SsdPath, memory::available_memory,
+};
 pub use ziggurat_proto::hello::VERSIONS;
+pub use ziggurat_tiers::ssd::Durability;

@@ -1,5 +1,6 @@
 //! The node of this process: its memory as a data plane of one copy, and its obedience to the partition.
 
+use futures_util::future::join_all;
 use std::{
     fmt,
     sync::{Arc, Weak},
@@ -10,12 +11,14 @@ use ziggurat_engine::{
     port::{DataPlane, ReadOp, ReadSums, WriteOp},
 };
 use ziggurat_master::{EffectSink, Partition};
-use ziggurat_tiers::dram::DramTier;
+use ziggurat_node::Keeper;
+use ziggurat_tiers::{dram::DramTier, ssd::Wanted};
 
 /// Moves bytes between the caller and the memory of this process, on the calling thread.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalData {
     pub(crate) tier: Arc<DramTier>,
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 impl DataPlane for LocalData {
@@ -24,7 +27,25 @@ impl DataPlane for LocalData {
     }
 
     fn read<'a, 'b: 'a>(&'a self, ops: &'a mut [ReadOp<'b>]) -> Job<'a, Vec<Answer<ReadSums>>> {
-        Box::pin(async move { ops.iter_mut().map(|op| self.tier.read(op)).collect() })
+        if !self.keeper.is_keeping() {
+            return Box::pin(async move { ops.iter_mut().map(|op| self.tier.read(op)).collect() });
+        }
+        Box::pin(join_all(ops.iter_mut().map(|op| self.read_one(op))))
+    }
+}
+
+impl LocalData {
+    async fn read_one(&self, op: &mut ReadOp<'_>) -> Answer<ReadSums> {
+        let Some(tier) = self.keeper.tier(op.source.placement.segment) else {
+            return self.tier.read(op);
+        };
+        let wanted = Wanted {
+            ticket: op.ticket,
+            object_len: op.object_len,
+            offset: op.offset,
+            len: op.into.len() as u64,
+        };
+        tier.read_into(&wanted, op.into).await
     }
 }
 
@@ -33,6 +54,7 @@ pub(crate) struct LocalNode {
     pub(crate) tier: Arc<DramTier>,
     pub(crate) partition: Weak<Partition>,
     pub(crate) member: MemberId,
+    pub(crate) keeper: Arc<Keeper>,
 }
 
 impl fmt::Debug for LocalNode {
@@ -49,7 +71,7 @@ impl EffectSink for LocalNode {
             return;
         };
         for effect in effects {
-            // This process has nothing that outlives its memory, and asked for no feed.
+            self.keeper.heed(&effect);
             let Effect::Fence {
                 ticket, placement, ..
             } = effect

@@ -4,20 +4,21 @@ use crate::{
     blocking::Blocking,
     clock::SystemClock,
     local::{LocalData, LocalNode},
+    ssd::Background,
 };
 use std::{fmt, ops::Deref, path::PathBuf, sync::Arc};
-use ziggurat_base::{ByteCount, Clock, Era, Result};
+use ziggurat_base::{ByteCount, Clock, Code, Era, Error, MemberId, Result};
 use ziggurat_client::{Client, Remote, RemoteOptions};
 use ziggurat_engine::{
-    catalog,
+    catalog::{self, OffloadMode},
     command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
     journey::Patience,
     port::Ports,
 };
 use ziggurat_master::{EraStore, Partition};
-use ziggurat_node::MemoryOptions;
+use ziggurat_node::{Keeper, MemoryOptions, SsdOptions, ssd::Opened};
 use ziggurat_proto::SessionOptions;
-use ziggurat_tiers::dram::DramTier;
+use ziggurat_tiers::{dram::DramTier, ssd::Stats as TierStats};
 use ziggurat_transport::client::PeerOptions;
 
 /// Where a cluster is and how patient to be with it.
@@ -51,7 +52,10 @@ impl ConnectOptions {
 pub struct OpenOptions {
     /// Memory for payloads; several segments allow several replicas.
     pub memory: MemoryOptions,
-    /// Where the era is kept; without it the clock of the machine stands in.
+    /// Directories on SSD that outlive the process.
+    pub ssd: SsdOptions,
+    /// Where the era and what must not come back are kept; a folder of the first SSD directory when not set, and without
+    /// one the clock of the machine stands in.
     pub state_dir: Option<PathBuf>,
     /// Whose objects.
     pub tenant: String,
@@ -70,6 +74,7 @@ impl Default for OpenOptions {
                 dram: ByteCount::mib(256),
                 ..MemoryOptions::default()
             },
+            ssd: SsdOptions::default(),
             state_dir: None,
             tenant: "default".into(),
             catalog: catalog::Config::default(),
@@ -103,6 +108,8 @@ pub(crate) enum Home {
 pub struct Store {
     client: Client,
     home: Home,
+    /// Serves the SSD directories of this process.
+    background: Option<Arc<Background>>,
 }
 
 impl Deref for Store {
@@ -121,19 +128,26 @@ impl Store {
     /// `PersistentFail` when the state directory cannot be used.
     pub fn open(options: OpenOptions) -> Result<Self> {
         let regions = options.memory.map(|number| format!("local-{number}"))?;
-        let eras = EraStore::open(options.state_dir.as_deref())?;
+        // Disks live in real time, whatever clock the catalog has.
+        let real: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let opened = options.ssd.open("local-ssd", &real)?;
+        let eras = EraStore::open(state_dir(&options)?.as_deref())?;
         let partition = Partition::open(options.catalog.clone(), options.clock.clone(), eras)?;
         let offer = MemberOffer {
             address: "".into(),
             in_process: true,
-            feed: false,
+            feed: !opened.is_empty(),
         };
         let member = partition.join_now(&offer)?.member;
         let tier = Arc::new(DramTier::new(member));
+        let directories = opened.iter().map(|one| one.directory.clone()).collect();
+        let eager = options.catalog.offload == OffloadMode::Eager;
+        let keeper = Arc::new(Keeper::new(tier.clone(), directories, eager));
         let node = LocalNode {
             tier: tier.clone(),
             partition: Arc::downgrade(&partition),
             member,
+            keeper: keeper.clone(),
         };
         partition.attach(member, Arc::new(node));
         for (number, region) in regions.into_iter().enumerate() {
@@ -145,16 +159,19 @@ impl Store {
             };
             let id = partition.mount_now(member, &offer)?;
             tier.mount_shared(id, region)?;
+            keeper.add_memory(id);
         }
+        let background = serve(&keeper, opened, &partition, (member, real))?;
         let ports = Ports {
             clock: options.clock,
             metadata: Arc::new(partition.session(member)),
-            data: Arc::new(LocalData { tier }),
+            data: Arc::new(LocalData { tier, keeper }),
         };
         let tenant = partition.tenant_now(&options.tenant)?;
         Ok(Self {
             client: Client::new(ports, tenant, options.patience),
             home: Home::Here(partition),
+            background,
         })
     }
 
@@ -173,6 +190,7 @@ impl Store {
         Ok(Self {
             client,
             home: Home::There(remote),
+            background: None,
         })
     }
 
@@ -182,12 +200,26 @@ impl Store {
         Blocking::new(self)
     }
 
-    /// Says goodbye to a cluster: guards are given back at once instead of running out, open writes are void. Nothing to
-    /// do in process.
+    /// Says goodbye to a cluster: guards are given back at once instead of running out, open writes are void. In process:
+    /// waits until everything that was put is on SSD, if there is one.
     pub async fn close(&self) {
         if let Home::There(remote) = &self.home {
             remote.close().await;
         }
+        if let Some(background) = &self.background {
+            background.keeper.drained().await;
+        }
+    }
+
+    /// The SSD directories of this process in numbers, added up; `None` without any.
+    #[must_use]
+    pub fn ssd(&self) -> Option<SsdStats> {
+        let background = self.background.as_ref()?;
+        let tiers = background.keeper.tiers().map(|tier| tier.stats());
+        Some(SsdStats {
+            recovered: background.recovered,
+            total: tiers.fold(TierStats::default(), add),
+        })
     }
 
     /// The metadata partition in numbers.
@@ -211,4 +243,74 @@ impl Store {
             Home::There(remote) => remote.segments().await,
         }
     }
+}
+
+/// The SSD directories of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SsdStats {
+    /// Records that were found when the directories were opened.
+    pub recovered: u64,
+    /// All directories together.
+    pub total: TierStats,
+}
+
+fn add(sum: TierStats, one: TierStats) -> TierStats {
+    TierStats {
+        records: sum.records + one.records,
+        live_bytes: sum.live_bytes + one.live_bytes,
+        file_bytes: sum.file_bytes + one.file_bytes,
+        capacity: sum.capacity + one.capacity,
+        files: sum.files + one.files,
+        index_bytes: sum.index_bytes + one.index_bytes,
+        written: sum.written + one.written,
+        written_bytes: sum.written_bytes + one.written_bytes,
+        device_bytes: sum.device_bytes + one.device_bytes,
+        copied: sum.copied + one.copied,
+        copied_bytes: sum.copied_bytes + one.copied_bytes,
+        reads: sum.reads + one.reads,
+        read_bytes: sum.read_bytes + one.read_bytes,
+        rotten: sum.rotten + one.rotten,
+        evicted: sum.evicted + one.evicted,
+        discarded: sum.discarded + one.discarded,
+        write_errors: sum.write_errors + one.write_errors,
+        full: sum.full || one.full,
+    }
+}
+
+/// Where the durable facts of the partition are kept.
+fn state_dir(options: &OpenOptions) -> Result<Option<PathBuf>> {
+    if options.state_dir.is_some() {
+        return Ok(options.state_dir.clone());
+    }
+    let Some(first) = options.ssd.directories.first() else {
+        return Ok(None);
+    };
+    let path = first.path.join("state");
+    std::fs::create_dir_all(&path).map_err(|error| {
+        Error::new(
+            Code::PersistentFail,
+            format!(
+                "{} cannot be made: {error}: check permissions",
+                path.display()
+            ),
+        )
+    })?;
+    Ok(Some(path))
+}
+
+/// Mounts the directories and starts the thread that serves them.
+fn serve(
+    keeper: &Arc<Keeper>,
+    opened: Vec<Opened>,
+    partition: &Arc<Partition>,
+    (member, clock): (MemberId, Arc<dyn Clock>),
+) -> Result<Option<Arc<Background>>> {
+    if opened.is_empty() {
+        return Ok(None);
+    }
+    pollster::block_on(keeper.mount(&**partition, member))?;
+    let background = Background::start(keeper.clone(), opened, partition.clone(), member, clock)?;
+    // Everything that the directories hold is readable when the store is open.
+    pollster::block_on(keeper.told());
+    Ok(Some(Arc::new(background)))
 }

@@ -26,6 +26,7 @@ use logfile::LogFile;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
+    str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
     time::Duration,
@@ -53,6 +54,44 @@ pub enum Durability {
     Batch,
     /// As `Batch`, with batches of one object.
     Object,
+}
+
+impl Durability {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Buffered, Self::Batch, Self::Object];
+
+    /// The name used in configuration and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Batch => "batch",
+            Self::Object => "object",
+        }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|one| one.name() == text)
+            .ok_or_else(|| {
+                let names = Self::ALL.map(Self::name).join(", ");
+                Error::new(
+                    Code::InvalidParams,
+                    format!("{text:?} is not a durability: use one of {names}"),
+                )
+            })
+    }
 }
 
 /// What the tier of a directory should be.

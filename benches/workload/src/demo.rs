@@ -7,19 +7,21 @@ use crate::{
     predict,
     replay::{Progress, RunOptions, RunReport, run},
 };
-use serde::Serialize;
-use std::sync::Arc;
-use ziggurat_base::{ByteCount, Clock, Code, Error, ManualClock, Result};
-use ziggurat_engine::{catalog, space::AllocatorKind};
-use ziggurat_store::{MemoryOptions, OpenOptions, Store};
+use serde::{Deserialize, Serialize};
+use std::{collections::HashSet, sync::Arc, time::Duration};
+use ziggurat_base::{
+    ByteCount, Clock, Code, Error, Job, ManualClock, Result, SegmentId, Timestamp,
+};
+use ziggurat_engine::{catalog, command::Keep, space::AllocatorKind};
+use ziggurat_store::{MemoryOptions, OpenOptions, SsdOptions, SsdPath, Store, SystemClock};
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Everything derives from it.
     pub seed: u64,
-    /// Memory of the store.
-    pub dram: ByteCount,
+    /// Memory and SSD of the store.
+    pub tiers: Tiers,
     /// Payload bytes of a block.
     pub block_bytes: ByteCount,
     /// Payload of all distinct blocks together, at least.
@@ -32,7 +34,10 @@ impl Default for DemoOptions {
     fn default() -> Self {
         Self {
             seed: 1,
-            dram: ByteCount::mib(256),
+            tiers: Tiers {
+                dram: ByteCount::mib(256),
+                ssd: Vec::new(),
+            },
             block_bytes: ByteCount::kib(64),
             payload: ByteCount::mib(1280),
             policy: PolicyKind::default(),
@@ -50,7 +55,7 @@ pub struct DemoReport {
     pub predicted: Totals,
     /// Payload of all distinct blocks together.
     pub payload_bytes: u64,
-    /// Blocks that the memory holds.
+    /// Blocks that the tiers hold.
     pub capacity_blocks: u64,
     /// Name of the policy.
     pub policy: String,
@@ -104,29 +109,154 @@ pub fn capacity_blocks(dram: ByteCount, block_bytes: ByteCount) -> Result<u64> {
     }
 }
 
+/// The tiers of a store in this process.
+#[derive(Clone, Debug)]
+pub struct Tiers {
+    /// Memory.
+    pub dram: ByteCount,
+    /// SSD directories; none for memory alone.
+    pub ssd: Vec<SsdPath>,
+}
+
+/// What payloads of an earlier run in the same directory derive from.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Origin {
+    seed: u64,
+    block_bytes: u64,
+}
+
+impl Tiers {
+    /// Blocks that the tiers hold together, as far as that is known. An SSD directory holds what memory holds too.
+    ///
+    /// # Errors
+    /// As [`capacity_blocks`].
+    pub fn capacity_blocks(&self, block_bytes: ByteCount) -> Result<u64> {
+        let memory = capacity_blocks(self.dram, block_bytes)?;
+        let on_ssd = |ssd: &SsdPath| {
+            ssd.size
+                .map_or(u64::MAX, |size| size.0 / block_bytes.0.max(1))
+        };
+        let below = self.ssd.iter().map(on_ssd).fold(0, u64::saturating_add);
+        Ok(memory.max(below).min(u64::from(u32::MAX / 2)))
+    }
+
+    /// Refuses a directory in which another seed or block size was used: its payloads could not be checked.
+    ///
+    /// # Errors
+    /// `InvalidParams` naming both; `PersistentFail` when the note of it cannot be kept.
+    pub fn check_seed(&self, seed: u64, block_bytes: ByteCount) -> Result<()> {
+        let Some(first) = self.ssd.first() else {
+            return Ok(());
+        };
+        let here = Origin {
+            seed,
+            block_bytes: block_bytes.0,
+        };
+        let folder = first.path.join("state");
+        let name = folder.join("workload.json");
+        let before = std::fs::read(&name).ok();
+        match before.and_then(|text| serde_json::from_slice::<Origin>(&text).ok()) {
+            Some(before) if before != here => Err(Error::new(
+                Code::InvalidParams,
+                format!(
+                    "{} holds blocks of {} from seed {}: give these, or another directory",
+                    first.path.display(),
+                    ByteCount(before.block_bytes),
+                    before.seed
+                ),
+            )),
+            Some(_) => Ok(()),
+            None => {
+                let text = serde_json::to_vec(&here).unwrap_or_default();
+                let written =
+                    std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&name, text));
+                written.map_err(|error| {
+                    Error::new(
+                        Code::PersistentFail,
+                        format!("{} cannot be written: {error}", name.display()),
+                    )
+                })
+            }
+        }
+    }
+}
+
+/// The trace's clock where disks are in play: a wait takes the time that it says, for what is waited for is real.
+struct TraceClock {
+    trace: Arc<dyn Clock>,
+    real: SystemClock,
+}
+
+impl Clock for TraceClock {
+    fn now(&self) -> Timestamp {
+        self.trace.now()
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> Job<'static, ()> {
+        let span = at.since(self.now());
+        let real = self.real.sleep_until(self.real.now().after(span));
+        let trace = Arc::clone(&self.trace);
+        Box::pin(async move {
+            real.await;
+            trace.sleep_until(at).await;
+        })
+    }
+}
+
 /// An in-process store for exact replay: it evicts on demand only. Its time is the trace's when `clock` is moved by the
 /// run.
 ///
 /// # Errors
 /// As [`Store::open`].
-pub fn open_for_replay(
-    dram: ByteCount,
-    policy: PolicyKind,
-    clock: Arc<dyn Clock>,
-) -> Result<Store> {
+pub fn open_for_replay(tiers: &Tiers, policy: PolicyKind, clock: Arc<dyn Clock>) -> Result<Store> {
+    let clock = match tiers.ssd.is_empty() {
+        true => clock,
+        false => Arc::new(TraceClock {
+            trace: clock,
+            real: SystemClock::default(),
+        }),
+    };
     Store::open(OpenOptions {
         memory: MemoryOptions {
-            dram,
+            dram: tiers.dram,
             ..MemoryOptions::default()
+        },
+        ssd: SsdOptions {
+            directories: tiers.ssd.clone(),
+            ..SsdOptions::default()
         },
         catalog: catalog::Config {
             policy,
             high_watermark: 1.0,
+            // In the trace's time a second is nothing; the SSD is waited for in real time.
+            offload_patience: Duration::from_secs(1 << 32),
+            offload_share: 1.0,
             ..catalog::Config::default()
         },
         clock,
         ..OpenOptions::default()
     })
+}
+
+/// The segments of a store that are on SSD.
+///
+/// # Errors
+/// When the master cannot be asked.
+pub async fn ssd_segments(store: &Store) -> Result<HashSet<SegmentId>> {
+    let segments = store.segments().await?;
+    let owned = segments
+        .iter()
+        .filter(|segment| segment.keep != Keep::Delegated);
+    Ok(owned.map(|segment| segment.id).collect())
+}
+
+/// Adds what the SSD directories of this process have seen.
+pub fn tell_ssd(store: &Store, report: &mut RunReport) {
+    if let Some(ssd) = store.ssd() {
+        report.recovered_objects = ssd.recovered;
+        report.ssd_bytes_written = ssd.total.device_bytes;
+        report.write_amplification = ssd.total.write_amplification();
+    }
 }
 
 /// Runs the demonstration.
@@ -137,7 +267,7 @@ pub async fn demo(
     options: &DemoOptions,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<DemoReport> {
-    let capacity_blocks = capacity_blocks(options.dram, options.block_bytes)?;
+    let capacity_blocks = options.tiers.capacity_blocks(options.block_bytes)?;
     let requests: Vec<_> = Chat::new(chat_options(options)?)?.collect();
     let predicted = predict(
         requests.iter().cloned().map(Ok),
@@ -148,17 +278,24 @@ pub async fn demo(
         },
     )?;
     let clock = ManualClock::default();
-    let store = open_for_replay(options.dram, options.policy, Arc::new(clock.clone()))?;
+    options
+        .tiers
+        .check_seed(options.seed, options.block_bytes)?;
+    let store = open_for_replay(&options.tiers, options.policy, Arc::new(clock.clone()))?;
     let run_options = RunOptions {
         block_bytes: options.block_bytes.0,
         seed: options.seed,
         requests_max: None,
         pace: None,
         clock: Some(clock),
+        ssd: ssd_segments(&store).await?,
     };
     let payload_bytes = unique_blocks(requests.iter().cloned()) * options.block_bytes.0;
     let mut run = run(&store, requests.into_iter().map(Ok), &run_options, progress).await?;
-    run.evictions = store.stats().await?.evicted;
+    store.close().await;
+    tell_ssd(&store, &mut run);
+    let stats = store.stats().await?;
+    run.evictions = stats.evicted + stats.demoted;
     Ok(DemoReport {
         run,
         predicted,

@@ -7,10 +7,12 @@
 use crate::{Payload, Request, payload::Origin};
 use serde::Serialize;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
-use ziggurat_base::{Code, Error, Key, ManualClock, Result, TenantId, Timestamp, hash::key_hash};
+use ziggurat_base::{
+    Code, Error, Key, ManualClock, Result, SegmentId, TenantId, Timestamp, hash::key_hash,
+};
 use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest};
 use ziggurat_engine::command::{BATCH_MAX, Recency};
 
@@ -31,6 +33,8 @@ pub struct RunOptions {
     pub pace: Option<f64>,
     /// Moved to the time of each request, for a store whose leases live in that time.
     pub clock: Option<ManualClock>,
+    /// The segments that are on SSD: a block whose best replica is there is found there.
+    pub ssd: HashSet<SegmentId>,
 }
 
 /// How far a run has come.
@@ -49,6 +53,16 @@ pub struct Progress {
 pub struct Hits {
     /// From memory.
     pub dram: u64,
+    /// From SSD.
+    pub ssd: u64,
+}
+
+impl Hits {
+    /// From anywhere.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.dram + self.ssd
+    }
 }
 
 /// Latencies of calls, each of up to 64 blocks.
@@ -83,6 +97,12 @@ pub struct RunReport {
     pub bytes_read: u64,
     /// Payload bytes written.
     pub bytes_written: u64,
+    /// Records that the SSD directories held at the start; filled in by whoever opened them.
+    pub recovered_objects: u64,
+    /// Bytes written to SSD: payloads, headers, padding, copies.
+    pub ssd_bytes_written: u64,
+    /// Bytes written to SSD for each byte of payload that came there; 0 without any.
+    pub write_amplification: f64,
     /// Objects evicted meanwhile; filled in by whoever can see the partition.
     pub evictions: u64,
     /// Payloads that were not what was put. Anything but 0 is the end of trust.
@@ -154,6 +174,13 @@ impl Block {
     }
 }
 
+/// Where a block is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Memory,
+    Ssd,
+}
+
 struct Runner<'a> {
     client: &'a Client,
     options: &'a RunOptions,
@@ -203,7 +230,7 @@ pub async fn run(
         progress(Progress {
             requests: report.requests,
             bytes: report.bytes_read + report.bytes_written,
-            hit_rate: report.hits.dram as f64 / report.blocks.max(1) as f64,
+            hit_rate: report.hits.all() as f64 / report.blocks.max(1) as f64,
         });
     }
     let Runner {
@@ -236,14 +263,20 @@ impl Runner<'_> {
     async fn request(&mut self, request: &Request) {
         let blocks: Vec<_> = request.blocks.iter().map(|id| Block::new(*id)).collect();
         let present = self.present(&blocks).await;
-        let run = present.iter().take_while(|present| **present).count();
+        let run = present.iter().take_while(|place| place.is_some()).count();
         let read = self.read(&blocks[..run]).await;
+        let on_ssd = present
+            .iter()
+            .take(read)
+            .filter(|place| **place == Some(Place::Ssd))
+            .count();
         let report = &mut self.report;
         report.requests += 1;
         report.blocks += blocks.len() as u64;
         report.prompt_tokens += request.input_length;
         report.hit_tokens += request.hit_tokens(read);
-        report.hits.dram += read as u64;
+        report.hits.dram += (read - on_ssd) as u64;
+        report.hits.ssd += on_ssd as u64;
         report.prefix_token_hit_rate =
             report.hit_tokens as f64 / report.prompt_tokens.max(1) as f64;
         let last_first: Vec<_> = blocks.iter().rev().copied().collect();
@@ -252,13 +285,20 @@ impl Runner<'_> {
         }
     }
 
-    /// Which blocks are there; takes no guard and counts as no use.
-    async fn present(&mut self, blocks: &[Block]) -> Vec<bool> {
+    /// Where the best replica of each block is; takes no guard and counts as no use.
+    async fn present(&mut self, blocks: &[Block]) -> Vec<Option<Place>> {
         let keys: Vec<&[u8]> = blocks.iter().map(|block| &block.key[..]).collect();
         let stats = self.client.stat_many(&keys).await;
         stats
             .into_iter()
-            .map(|stat| self.noted(stat).flatten().is_some())
+            .map(|stat| {
+                let stat = self.noted(stat).flatten()?;
+                let best = stat.replicas.as_slice().first()?;
+                Some(match self.options.ssd.contains(&best.placement.segment) {
+                    true => Place::Ssd,
+                    false => Place::Memory,
+                })
+            })
             .collect()
     }
 
@@ -341,10 +381,10 @@ impl Runner<'_> {
         while !rest.is_empty() {
             // Looked up anew for each group: a put may have evicted what was there a moment ago.
             let present = self.present(rest).await;
-            let kind = present[0];
+            let kind = present[0].is_some();
             let same = present
                 .iter()
-                .take_while(|present| **present == kind)
+                .take_while(|present| present.is_some() == kind)
                 .count();
             let (now, later) = rest.split_at(same);
             if kind {

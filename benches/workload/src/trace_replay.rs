@@ -2,13 +2,14 @@
 
 use crate::{
     PolicyKind, PredictOptions, Totals, Trace,
-    demo::{capacity_blocks, open_for_replay},
+    demo::{Tiers, open_for_replay, ssd_segments, tell_ssd},
     predict,
     replay::{Hits, Progress, RunOptions, RunReport, run},
 };
 use serde::Serialize;
 use std::{path::PathBuf, sync::Arc, time::Instant};
 use ziggurat_base::{ByteCount, Clock, ManualClock, Result};
+use ziggurat_engine::command::Stats;
 use ziggurat_store::{Store, SystemClock};
 
 /// What to replay.
@@ -46,11 +47,11 @@ pub struct ReplayReport {
 /// As [`Store::open`] and [`crate::predict()`]; errors of calls are counted in the report.
 pub async fn replay_in_process(
     options: &ReplayOptions,
-    dram: ByteCount,
+    tiers: &Tiers,
     policy: PolicyKind,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<ReplayReport> {
-    let capacity_blocks = capacity_blocks(dram, options.block_bytes)?;
+    let capacity_blocks = tiers.capacity_blocks(options.block_bytes)?;
     let predicted = predict(
         Trace::open(&options.trace)?,
         &PredictOptions {
@@ -65,8 +66,12 @@ pub async fn replay_in_process(
         Some(clock) => Arc::new(clock.clone()),
         None => Arc::new(SystemClock::default()),
     };
-    let store = open_for_replay(dram, policy, clock)?;
-    let run = through(&store, options, moved, progress).await?;
+    tiers.check_seed(options.seed, options.block_bytes)?;
+    let store = open_for_replay(tiers, policy, clock)?;
+    let mut run = through(&store, options, moved, progress).await?;
+    // What is on its way to SSD arrives, for the next run to find.
+    store.close().await;
+    tell_ssd(&store, &mut run);
     Ok(ReplayReport {
         run,
         predicted: Some(predicted),
@@ -105,11 +110,13 @@ async fn through(
         requests_max: options.requests_max,
         pace: options.pace,
         clock,
+        ssd: ssd_segments(store).await?,
     };
-    let before = store.stats().await?.evicted;
+    let gone = |stats: Stats| stats.evicted + stats.demoted;
+    let before = gone(store.stats().await?);
     let trace = Trace::open(&options.trace)?;
     let mut report = run(store, trace, &run_options, progress).await?;
-    report.evictions = store.stats().await?.evicted.saturating_sub(before);
+    report.evictions = gone(store.stats().await?).saturating_sub(before);
     Ok(report)
 }
 
@@ -137,7 +144,10 @@ pub fn replay_policy_only(
         prompt_tokens: totals.prompt_tokens,
         hit_tokens: totals.hit_tokens,
         prefix_token_hit_rate: totals.prefix_token_hit_rate,
-        hits: Hits { dram: totals.hits },
+        hits: Hits {
+            dram: totals.hits,
+            ssd: 0,
+        },
         evictions: totals.evictions,
         seconds: began.elapsed().as_secs_f64(),
         ..RunReport::default()

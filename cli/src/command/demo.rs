@@ -7,10 +7,11 @@ use crate::{
     table::{Paint, Table},
 };
 use indicatif::ProgressBar;
-use ziggurat_base::{ByteCount, Result};
+use ziggurat_base::{ByteCount, Code, Error, Result};
+use ziggurat_store::SsdPath;
 use ziggurat_workload::{
     PolicyKind, Totals,
-    demo::{DemoOptions, DemoReport, demo},
+    demo::{DemoOptions, DemoReport, Tiers, demo},
     replay::{Progress, RunReport},
 };
 
@@ -30,8 +31,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     /// Memory of the store
-    #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().dram)]
+    #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().tiers.dram)]
     dram: ByteCount,
+    /// SSD directories below it; a temporary one of 4 times the memory when not given
+    #[arg(
+        long,
+        value_name = "DIR[:SIZE][,DIR…]",
+        value_delimiter = ',',
+        conflicts_with = "no_ssd"
+    )]
+    ssd: Vec<SsdPath>,
+    /// Memory alone
+    #[arg(long)]
+    no_ssd: bool,
     /// Payload of all distinct blocks together, at least
     #[arg(long, value_name = "SIZE", default_value_t = DemoOptions::default().payload)]
     payload: ByteCount,
@@ -44,9 +56,26 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
+    // Goes with everything in it when the run is over.
+    let mut scratch = None;
+    let ssd = match (arguments.no_ssd, arguments.ssd.as_slice()) {
+        (true, _) => Vec::new(),
+        (false, []) => {
+            let folder = scratch.insert(scratch_folder()?);
+            let size = ByteCount(4 * arguments.payload.0.max(arguments.dram.0)).max(SSD_LEAST);
+            vec![SsdPath {
+                path: folder.path().into(),
+                size: Some(size),
+            }]
+        }
+        (false, given) => given.to_vec(),
+    };
     let options = DemoOptions {
         seed: arguments.seed,
-        dram: arguments.dram,
+        tiers: Tiers {
+            dram: arguments.dram,
+            ssd,
+        },
         block_bytes: arguments.block_bytes,
         payload: arguments.payload,
         policy: arguments.policy,
@@ -57,6 +86,19 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
     let report = report?;
     let exit = verdict(&report.run);
     Ok(Answer::done(text(&report, screen), &report).ending(exit))
+}
+
+/// The least size of the temporary directory: a few log files.
+const SSD_LEAST: ByteCount = ByteCount::mib(64);
+
+fn scratch_folder() -> Result<tempfile::TempDir> {
+    let folder = tempfile::Builder::new().prefix("ziggurat-demo-").tempdir();
+    folder.map_err(|error| {
+        Error::new(
+            Code::FileOpenFail,
+            format!("no temporary directory can be made: {error}: set TMPDIR, or give --ssd DIR or --no-ssd"),
+        )
+    })
 }
 
 /// Shows how far a run is.
@@ -81,7 +123,7 @@ pub(super) fn verdict(run: &RunReport) -> Exit {
 fn text(report: &DemoReport, screen: &Screen) -> String {
     let run = &report.run;
     format!(
-        "{} requests, {} blocks; {} of distinct payload through memory for {} blocks, policy {}\n\n{}\n{}",
+        "{} requests, {} blocks; {} of distinct payload through room for {} blocks, policy {}\n\n{}\n{}",
         run.requests,
         run.blocks,
         ByteCount(report.payload_bytes),
@@ -109,10 +151,12 @@ pub(super) fn comparison(run: &RunReport, predicted: &Totals, screen: &Screen) -
         rate(predicted.prefix_token_hit_rate),
     );
     row(
-        "blocks found in memory",
-        run.hits.dram.to_string(),
+        "blocks found",
+        run.hits.all().to_string(),
         predicted.hits.to_string(),
     );
+    row("… in memory", run.hits.dram.to_string(), String::new());
+    row("… on SSD", run.hits.ssd.to_string(), String::new());
     row(
         "evictions",
         run.evictions.to_string(),

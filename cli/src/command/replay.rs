@@ -4,9 +4,10 @@ use super::demo::{comparison, movement, show, verdict};
 use crate::{answer::Answer, progress, screen::Screen};
 use std::path::PathBuf;
 use ziggurat_base::{ByteCount, Result};
-use ziggurat_store::{Blocking, ConnectOptions};
+use ziggurat_store::{Blocking, ConnectOptions, SsdPath};
 use ziggurat_workload::{
     PolicyKind, ReplayOptions, ReplayReport,
+    demo::Tiers,
     trace_replay::{replay_in_cluster, replay_in_process, replay_policy_only},
 };
 
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// Memory of the in-process store
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount::gib(1), conflicts_with = "cluster")]
     dram: ByteCount,
+    /// SSD directories below it; what an earlier run with the same seed left in them is found again
+    #[arg(long, value_name = "DIR[:SIZE][,DIR…]", value_delimiter = ',', conflicts_with_all = ["cluster", "policy_only"])]
+    ssd: Vec<SsdPath>,
     /// Payload of one block
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount::kib(64))]
     block_bytes: ByteCount,
@@ -90,7 +94,10 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
         }
         None => pollster::block_on(replay_in_process(
             &options,
-            arguments.dram,
+            &Tiers {
+                dram: arguments.dram,
+                ssd: arguments.ssd.clone(),
+            },
             policy,
             &mut shown,
         )),
@@ -113,7 +120,7 @@ fn summary(report: &ReplayReport) -> String {
         run.requests,
         run.blocks,
         run.prefix_token_hit_rate * 100.0,
-        run.hits.dram,
+        run.hits.all(),
         run.evictions,
         run.seconds
     )

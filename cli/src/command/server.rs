@@ -129,7 +129,8 @@ pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Ans
         screen.warn("without --state-dir the era comes from the clock; give one for production");
     }
     runtime.block_on(async {
-        let master = Master::start(settings.master.options(&settings.partition)).await?;
+        let options = settings.master.options(&settings.partition, None);
+        let master = Master::start(options).await?;
         let admin = master.admin().map(|admin| admin.to_string());
         let text = format!(
             "master on {}, http on {}",
@@ -150,7 +151,7 @@ pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Ans
 pub(crate) fn node(arguments: &NodeArguments, screen: &Screen) -> Result<Answer> {
     let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
-        let options = settings.node.options(&settings.cluster);
+        let options = settings.node.options(&settings.cluster, None);
         let name = options.segment_name.clone();
         let node = Node::start(options).await?;
         let text = format!(
@@ -175,8 +176,12 @@ pub(crate) fn serve(arguments: &ServeArguments, screen: &Screen) -> Result<Answe
     let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
         let options = ServeOptions {
-            master: settings.master.options(&settings.partition),
-            node: settings.node.options(&settings.cluster),
+            master: settings
+                .master
+                .options(&settings.partition, Some(&settings.node)),
+            node: settings
+                .node
+                .options(&settings.cluster, Some(&settings.partition)),
         };
         let served = Served::start(options).await?;
         let (rpc, data) = (

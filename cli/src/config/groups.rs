@@ -7,12 +7,14 @@ use super::{
     ratio::Ratio,
     resolve::Resolver,
     setting::{Group, Setting, settings},
+    ssd::SsdList,
     value::Value,
 };
 use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
-    AllocatorKind, CatalogConfig, ConnectOptions, OpenOptions, Patience, PlacementKind, PolicyKind,
+    AllocatorKind, CatalogConfig, ConnectOptions, Durability, OffloadMode, OpenOptions, Patience,
+    PlacementKind, PolicyKind, SsdOptions,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -47,7 +49,10 @@ settings! {
         allocation_strategy: PlacementKind = CatalogConfig::default().placement;
         /// How the space of a segment is cut.
         memory_allocator: AllocatorKind = CatalogConfig::default().allocator;
-        /// Where the era is kept, so that no ticket is issued twice after a restart.
+        /// When objects in memory are taken over to SSD by nodes that have some: as soon as they are readable, when they are
+        /// next to be evicted, or never.
+        ssd_offload: OffloadMode = CatalogConfig::default().offload;
+        /// Where the era is kept, so that no ticket is issued twice after a restart, and what must not come back from SSD.
         state_dir: Option<PathBuf> = OpenOptions::default().state_dir;
         /// Start of the sequence of random numbers of placement.
         seed: u64 = CatalogConfig::default().seed;
@@ -84,6 +89,16 @@ settings! {
         numa_node: Option<u32> = OpenOptions::default().memory.numa_node;
         /// The most memory that foreign clients may mount on this node beside its own; as much as `dram` when not set.
         hosted_max: Option<ByteCount> = OpenOptions::default().memory.hosted_max;
+        /// Directories on SSD below the memory; one without a size takes 90 % of what is free.
+        ssd: Option<SsdList> = None;
+        /// Who leaves when an SSD directory is full.
+        ssd_policy: PolicyKind = SsdOptions::default().policy;
+        /// When a record on SSD counts as persistent.
+        ssd_durability: Durability = SsdOptions::default().durability;
+        /// Size of a log file on SSD.
+        ssd_file_bytes: ByteCount = SsdOptions::default().file_bytes, in ByteCount::mib(1)..=ByteCount::gib(64);
+        /// Memory for what is on its way to and from SSD, shared by all directories.
+        ssd_staging: ByteCount = SsdOptions::default().staging, in ByteCount::mib(16)..=ByteCount::gib(64);
         /// How long a node that starts waits for its master.
         join_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=DAY;
         /// How long a node that is told to stop keeps its objects readable.

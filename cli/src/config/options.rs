@@ -4,7 +4,8 @@ use super::groups::{Client, Cluster, Master, Node, Partition};
 use std::sync::Arc;
 use ziggurat_base::memory::Pages;
 use ziggurat_store::{
-    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, SystemClock,
+    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode,
+    SsdOptions, SystemClock,
 };
 
 impl Partition {
@@ -19,6 +20,7 @@ impl Partition {
             policy: self.eviction_policy,
             placement: self.allocation_strategy,
             allocator: self.memory_allocator,
+            offload: self.ssd_offload,
             seed: self.seed,
             ..CatalogConfig::default()
         }
@@ -26,12 +28,15 @@ impl Partition {
 }
 
 impl Master {
-    /// A master with this partition.
-    pub(crate) fn options(&self, partition: &Partition) -> MasterOptions {
+    /// A master with this partition. What it has to keep goes beside the node's objects, when it is one process with a node
+    /// that has SSD directories and nothing else is said.
+    pub(crate) fn options(&self, partition: &Partition, node: Option<&Node>) -> MasterOptions {
+        let ssd = node.and_then(|node| node.ssd.as_ref()?.0.first());
+        let beside = ssd.map(|first| first.path.join("state"));
         MasterOptions {
             listen: self.rpc_address,
             admin: Some(self.admin_address),
-            state_dir: partition.state_dir.clone(),
+            state_dir: partition.state_dir.clone().or(beside),
             catalog: partition.catalog(),
             clock: Arc::new(SystemClock::default()),
         }
@@ -40,16 +45,32 @@ impl Master {
 
 impl Node {
     /// A node of this cluster.
-    pub(crate) fn options(&self, cluster: &Cluster) -> NodeOptions {
+    pub(crate) fn options(&self, cluster: &Cluster, partition: Option<&Partition>) -> NodeOptions {
         NodeOptions {
             master: cluster.master_address.to_string(),
             listen: self.data_address,
             advertise: self.advertise_address.as_ref().map(ToString::to_string),
             segment_name: self.segment_name.clone().unwrap_or_else(|| self.own_name()),
             memory: self.memory(),
+            ssd: self.ssd(),
+            eager: partition.is_none_or(|p| p.ssd_offload == OffloadMode::Eager),
             session: Default::default(),
             limits: Default::default(),
             patience: self.join_timeout,
+        }
+    }
+
+    fn ssd(&self) -> SsdOptions {
+        SsdOptions {
+            directories: self
+                .ssd
+                .as_ref()
+                .map_or_else(Vec::new, |list| list.0.clone()),
+            file_bytes: self.ssd_file_bytes,
+            durability: self.ssd_durability,
+            policy: self.ssd_policy,
+            staging: self.ssd_staging,
+            ..SsdOptions::default()
         }
     }
 

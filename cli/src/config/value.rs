@@ -1,9 +1,9 @@
 //! The types of settings: how each is read from text and written so that it reads back the same.
 
-use super::{address::Address, ratio::Ratio};
+use super::{address::Address, ratio::Ratio, ssd::SsdList};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
-use ziggurat_store::{AllocatorKind, PlacementKind, PolicyKind};
+use ziggurat_store::{AllocatorKind, Durability, OffloadMode, PlacementKind, PolicyKind};
 
 /// A type that settings can have.
 pub(crate) trait Value: Sized {
@@ -143,6 +143,9 @@ plain! {
     SocketAddr, "IP:PORT", listener;
     PolicyKind, "lru|fifo|s3_fifo", coded;
     PlacementKind, "random|free_ratio_first", coded;
+    SsdList, "DIR[:SIZE][,DIR…]", coded;
+    Durability, "buffered|batch|object", coded;
+    OffloadMode, "eager|on-evict|off", coded;
 }
 
 impl Value for AllocatorKind {

@@ -327,11 +327,8 @@ impl Span {
             .placement
             .check
             .is_none_or(|e| e.offset.checked_add(e.len).is_some());
-        if tabled != self.placement.check.is_some() || !ends {
-            return wrong(
-                "a chunk table goes with every payload of more than one chunk, and with no other"
-                    .into(),
-            );
+        if (!tabled && self.placement.check.is_some()) || !ends {
+            return wrong("a payload of one chunk has no chunk table beside it".into());
         }
         Ok(())
     }

@@ -80,6 +80,8 @@ impl Cluster {
     /// One more node, which finds its master at this address.
     pub(crate) async fn add_node(&mut self, name: &str, master: SocketAddr) {
         let options = NodeOptions {
+            ssd: Default::default(),
+            eager: true,
             master: master.to_string(),
             listen: ANY,
             advertise: None,

@@ -152,6 +152,8 @@ async fn master(arguments: &MasterArguments) -> Result<()> {
 async fn node(arguments: NodeArguments) -> Result<()> {
     let node = Node::start(NodeOptions {
         master: arguments.master,
+        ssd: Default::default(),
+        eager: true,
         listen: arguments.listen,
         advertise: arguments.advertise,
         segment_name: arguments.name,

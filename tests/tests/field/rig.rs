@@ -57,6 +57,8 @@ impl Cluster {
         };
         for number in 0..nodes {
             let options = NodeOptions {
+                ssd: Default::default(),
+                eager: true,
                 master: cluster.master.address().to_string(),
                 listen: ANY,
                 advertise: None,

@@ -23,7 +23,7 @@ use ziggurat_engine::{command::Hint, shelf::holdings::Names};
 use ziggurat_io::{Buffer, Request};
 
 /// Where the bytes of an object come from.
-pub trait Source: Send {
+pub trait Source: Send + Sync {
     /// Fills `into` with the payload from `offset` on, which is a multiple of [`CHUNK`]; answers with the sum of each chunk.
     ///
     /// # Errors

@@ -186,7 +186,7 @@ impl SsdTier {
             let Some((held, names)) = known else {
                 continue;
             };
-            let Ok(found) = self.read(&Wanted::whole(*ticket, held.len)).await else {
+            let Ok(found) = self.read_for_copy(&Wanted::whole(*ticket, held.len)).await else {
                 continue;
             };
             let bytes = found.bytes().to_vec();

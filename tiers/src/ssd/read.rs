@@ -113,9 +113,23 @@ impl SsdTier {
     /// `ReplicaIsGone` when the version is not held or its bytes are not what they were: it is dropped then. `InvalidRead`
     /// for a range that is not whole chunks.
     pub async fn read(&self, wanted: &Wanted) -> Result<Found> {
+        let found = self.read_for_copy(wanted).await?;
+        self.count_read(wanted);
+        Ok(found)
+    }
+
+    /// As [`SsdTier::read`], and counts as no use.
+    pub(super) async fn read_for_copy(&self, wanted: &Wanted) -> Result<Found> {
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned(wanted, &pinned).await;
         self.settle(wanted.ticket, result).await
+    }
+
+    fn count_read(&self, wanted: &Wanted) {
+        let mut state = self.lock();
+        state.holdings.touch(wanted.ticket);
+        state.stats.reads += 1;
+        state.stats.read_bytes += wanted.len;
     }
 
     /// As [`SsdTier::read`], into memory of the caller's, in one copy.
@@ -131,11 +145,13 @@ impl SsdTier {
         }
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned_into(wanted, &pinned, into).await;
-        self.settle(wanted.ticket, result).await
+        let sums = self.settle(wanted.ticket, result).await?;
+        self.count_read(wanted);
+        Ok(sums)
     }
 
     fn pin(&self, wanted: &Wanted) -> Result<Pinned> {
-        let mut state = self.lock();
+        let state = self.lock();
         let held = state.holdings.find(wanted.ticket);
         let file = held.and_then(|held| state.files.get(&held.spot.file));
         let (Some(held), Some(file)) = (held, file) else {
@@ -150,8 +166,6 @@ impl SsdTier {
             .then(|| state.holdings.names(wanted.ticket))
             .flatten()
             .map(|names| record_of(&held, &names));
-        state.holdings.touch(wanted.ticket);
-        state.stats.reads += 1;
         Ok(Pinned { held, file, record })
     }
 
@@ -194,7 +208,6 @@ impl SsdTier {
         let (crc, chunks) = sums_of(found.bytes());
         prove(wanted, pinned, crc, &chunks, table.as_ref())?;
         found.sums = sums(crc, chunks, table);
-        self.lock().stats.read_bytes += wanted.len;
         Ok(found)
     }
 
@@ -219,7 +232,6 @@ impl SsdTier {
         let crc = summer.crc();
         let chunks = summer.finish().sums().to_vec();
         prove(wanted, pinned, crc, &chunks, table.as_ref())?;
-        self.lock().stats.read_bytes += wanted.len;
         Ok(sums(crc, chunks, table))
     }
 

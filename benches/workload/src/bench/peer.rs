@@ -227,6 +227,8 @@ fn node(master: String, name: String, dram: u64) -> NodeOptions {
         listen: ANY,
         advertise: None,
         segment_name: name,
+        ssd: Default::default(),
+        eager: true,
         memory: MemoryOptions {
             dram: ByteCount(dram),
             populate: true,

@@ -1,0 +1,677 @@
+//! What a node does with its SSD directories: it takes objects over from its memory, and tells its partition what it holds.
+//!
+//! The same code serves a node of a cluster and a store in one process: it is driven by whoever polls [`Keeper::work`], and
+//! speaks to the partition through [`MemberApi`]. Objects come by the feed of the partition and leave it as records; nothing
+//! here decides what is kept, that is the catalog's and the tier's.
+
+use crate::signal::Signal;
+use futures_util::future::{Either, join_all, select, select_all};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use tracing::warn;
+use ziggurat_base::{
+    ByteCount, Clock, Code, Crc32, Error, Job, MemberId, Result, SegmentId, Ticket,
+    checksum::table_len,
+};
+use ziggurat_engine::{
+    command::{Effect, Keep, OwnedTags, SegmentOffer, Target},
+    ledger::{Holding, LedgerBatch, Version},
+    port::{MemberApi, ReadOp},
+    shelf::{
+        holdings::{Held, Names},
+        teller::{Inventory, Note, Place, Teller},
+    },
+};
+use ziggurat_tiers::{
+    dram::DramTier,
+    ssd::{Item, News, Source, SsdTier},
+};
+
+/// Bytes that one append takes at most.
+const BATCH_BYTES: u64 = 4 << 20;
+
+/// Objects that one append takes at most.
+const BATCH_OBJECTS: usize = 256;
+
+/// Appends under way to one directory: while one is synced the next is filled.
+const APPENDS: usize = 3;
+
+/// How often what is due and not urgent is done.
+const TEND: Duration = Duration::from_millis(250);
+
+/// A directory that the node serves.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    /// The name of its segment, unique in the cluster.
+    pub name: Box<str>,
+    /// Its tier.
+    pub tier: Arc<SsdTier>,
+}
+
+#[derive(Debug)]
+struct Here {
+    directory: Directory,
+    segment: Mutex<Option<SegmentId>>,
+    stream: Stream,
+}
+
+/// One segment's end of the ledger.
+#[derive(Debug, Default)]
+struct Stream {
+    teller: Mutex<Teller>,
+    /// Something is to be told.
+    news: Signal,
+    /// Something was answered.
+    answered: Signal,
+}
+
+impl Stream {
+    fn lock(&self) -> MutexGuard<'_, Teller> {
+        self.teller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, notes: impl IntoIterator<Item = Note>) {
+        let mut teller = self.lock();
+        notes.into_iter().for_each(|note| teller.note(note));
+        drop(teller);
+        self.news.raise();
+    }
+
+    /// Completes when everything that was noted until now has been told and answered.
+    async fn settled(&self) {
+        let upto = self.lock().noted();
+        self.answered
+            .until(|| (self.lock().told() >= upto).then_some(()))
+            .await;
+    }
+}
+
+/// Objects of the node's memory.
+#[derive(Debug, Default)]
+struct Feed {
+    /// What lies in memory, by version.
+    held: BTreeMap<Ticket, Holding>,
+    /// What is to be taken over, in order.
+    queue: VecDeque<Ticket>,
+    /// What is being taken over.
+    under_way: BTreeSet<Ticket>,
+    /// What is not handed out any more, with its segment, until that is acknowledged.
+    retiring: Vec<(SegmentId, Ticket)>,
+    /// What the owner is asked to forget, by directory, until that is acknowledged.
+    discards: VecDeque<(SegmentId, Vec<Ticket>)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Keeper {
+    dram: Arc<DramTier>,
+    directories: Vec<Here>,
+    eager: bool,
+    feed: Mutex<Feed>,
+    work: Signal,
+    duties: Signal,
+    memory: Mutex<BTreeMap<SegmentId, Arc<Stream>>>,
+}
+
+impl Keeper {
+    /// A keeper of `directories` for the objects of `dram`.
+    #[must_use]
+    pub fn new(dram: Arc<DramTier>, directories: Vec<Directory>, eager: bool) -> Self {
+        let here = |directory| Here {
+            directory,
+            segment: Mutex::default(),
+            stream: Stream::default(),
+        };
+        Self {
+            dram,
+            directories: directories.into_iter().map(here).collect(),
+            eager,
+            feed: Mutex::default(),
+            work: Signal::default(),
+            duties: Signal::default(),
+            memory: Mutex::default(),
+        }
+    }
+}
+
+/// What the next append takes, and where it lies in memory.
+struct Load {
+    holdings: Vec<Holding>,
+}
+
+/// A payload in the node's memory: believed only if the version owns it from the first byte to the last.
+struct InMemory<'a> {
+    dram: &'a DramTier,
+    ticket: Ticket,
+    len: u64,
+    at: Target,
+}
+
+impl Source for InMemory<'_> {
+    fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>> {
+        let mut op = ReadOp {
+            ticket: self.ticket,
+            source: &self.at,
+            object_len: self.len,
+            offset,
+            into,
+            want_table: table_len(self.len) > 0,
+        };
+        let empty = op.into.is_empty();
+        let sums = self.dram.read(&mut op)?;
+        Ok(match (empty, op.want_table) {
+            (true, _) => Vec::new(),
+            (false, true) => sums.chunks,
+            (false, false) => vec![sums.crc],
+        })
+    }
+}
+
+impl Keeper {
+    fn lock(&self) -> MutexGuard<'_, Feed> {
+        self.feed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is a directory to take objects over.
+    #[must_use]
+    pub fn is_keeping(&self) -> bool {
+        !self.directories.is_empty()
+    }
+
+    /// The tiers of its directories.
+    pub fn tiers(&self) -> impl Iterator<Item = &Arc<SsdTier>> {
+        self.directories.iter().map(|here| &here.directory.tier)
+    }
+
+    /// The tier that a segment is.
+    #[must_use]
+    pub fn tier(&self, segment: SegmentId) -> Option<&Arc<SsdTier>> {
+        let here = self.directories.iter().find(|here| here.is(segment))?;
+        Some(&here.directory.tier)
+    }
+
+    /// Offers the directories to a partition. Streams begin anew: another partition knows nothing of them.
+    ///
+    /// # Errors
+    /// What the partition answers.
+    pub async fn mount(&self, api: &dyn MemberApi, member: MemberId) -> Result<()> {
+        for here in &self.directories {
+            let tier = &here.directory.tier;
+            let offer = SegmentOffer {
+                name: here.directory.name.clone(),
+                capacity: ByteCount(tier.stats().capacity),
+                highest_era: tier.highest_era(),
+                keep: Keep::Owned {
+                    directory: tier.directory(),
+                },
+            };
+            let segment = api.mount(member, &offer).await?;
+            *here.segment() = Some(segment);
+            here.stream.lock().restart();
+            here.stream.news.raise();
+        }
+        Ok(())
+    }
+
+    /// Takes a segment of memory on whose objects are fed to this keeper.
+    pub fn add_memory(&self, segment: SegmentId) {
+        self.know_memory(segment);
+        self.duties.raise();
+    }
+
+    fn know_memory(&self, segment: SegmentId) {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.entry(segment).or_default();
+    }
+
+    /// Forgets all segments of memory and what lay in them: they belong to another incarnation now.
+    pub fn forget_memory(&self) {
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+        let mut feed = self.lock();
+        feed.held.clear();
+        feed.queue.clear();
+        feed.retiring.clear();
+    }
+
+    /// Takes in what the partition lets its member know; `false` for what is not a keeper's business.
+    pub fn heed(&self, effect: &Effect) -> bool {
+        let mut feed = self.lock();
+        match effect {
+            Effect::Fence { .. } => return false,
+            Effect::Committed { holding, .. } => {
+                let ticket = holding.version.ticket;
+                if let Some(placement) = &holding.placement {
+                    self.know_memory(placement.segment);
+                }
+                let new = feed.held.insert(ticket, (**holding).clone()).is_none();
+                if new && self.eager && self.is_keeping() {
+                    feed.queue.push_back(ticket);
+                }
+            }
+            Effect::Offload { ticket, .. } => {
+                let here = feed.held.contains_key(ticket) && !feed.under_way.contains(ticket);
+                if here && !feed.queue.contains(ticket) {
+                    feed.queue.push_front(*ticket);
+                }
+            }
+            Effect::Retired {
+                segment, ticket, ..
+            } => {
+                feed.held.remove(ticket);
+                if !feed.retiring.contains(&(*segment, *ticket)) {
+                    feed.retiring.push((*segment, *ticket));
+                }
+            }
+            Effect::Discard {
+                segment, tickets, ..
+            } => feed.discards.push_back((*segment, tickets.clone())),
+        }
+        drop(feed);
+        self.work.raise();
+        self.duties.raise();
+        true
+    }
+
+    /// Everything that goes on whether the partition can be reached or not. Never completes.
+    pub async fn work(&self, clock: &dyn Clock) {
+        let mut all: Vec<Job<'_, ()>> = vec![Box::pin(self.retire()), Box::pin(self.discard())];
+        for here in &self.directories {
+            all.push(Box::pin(here.pump()));
+            all.push(Box::pin(here.tend(clock)));
+            for _ in 0..APPENDS {
+                all.push(Box::pin(self.offload(here)));
+            }
+        }
+        join_all(all).await;
+    }
+
+    /// Tells the partition what is held, for as long as it can be reached.
+    ///
+    /// # Errors
+    /// The first error of the connection or the membership.
+    pub async fn tell(&self, api: &dyn MemberApi, member: MemberId) -> Error {
+        loop {
+            let segments = self.memory_count();
+            let more = self
+                .duties
+                .until(|| (self.memory_count() != segments).then_some(()));
+            let telling = Box::pin(self.tell_known(api, member));
+            // A stream that was cut in the middle of a batch tells it again, which is harmless.
+            if let Either::Left((error, _)) = select(telling, Box::pin(more)).await {
+                return error;
+            }
+        }
+    }
+
+    fn memory_count(&self) -> usize {
+        self.memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// Tells of the segments that there are now.
+    async fn tell_known(&self, api: &dyn MemberApi, member: MemberId) -> Error {
+        let memory: Vec<_> = {
+            let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+            memory
+                .iter()
+                .map(|(segment, stream)| (*segment, Arc::clone(stream)))
+                .collect()
+        };
+        let mut all: Vec<Job<'_, Error>> = Vec::new();
+        for here in &self.directories {
+            if let Some(segment) = *here.segment() {
+                let tier = &*here.directory.tier;
+                all.push(Box::pin(tell(
+                    api,
+                    member,
+                    segment,
+                    &here.stream,
+                    Disk(tier),
+                )));
+            }
+        }
+        for (segment, stream) in &memory {
+            let inventory = Memory {
+                keeper: self,
+                segment: *segment,
+            };
+            all.push(Box::pin(tell(api, member, *segment, stream, inventory)));
+        }
+        if all.is_empty() {
+            return std::future::pending().await;
+        }
+        select_all(all).await.0
+    }
+
+    /// Completes when the partition knows everything that the directories hold.
+    pub async fn told(&self) {
+        for here in &self.directories {
+            let idle = || here.stream.lock().is_idle().then_some(());
+            here.stream.answered.until(idle).await;
+        }
+    }
+
+    /// Completes when everything that was fed until now is taken over or refused, and told.
+    pub async fn drained(&self) {
+        let idle = || {
+            let feed = self.lock();
+            (feed.queue.is_empty() && feed.under_way.is_empty()).then_some(())
+        };
+        self.duties.until(idle).await;
+        for here in &self.directories {
+            here.take_news();
+            here.stream.settled().await;
+        }
+    }
+
+    /// Takes objects over, batch after batch.
+    async fn offload(&self, here: &Here) {
+        loop {
+            let load = self.work.until(|| self.lock().load()).await;
+            let member = self.dram.member();
+            let mut sources: Vec<_> = load
+                .holdings
+                .iter()
+                .map(|holding| self.source(member, holding))
+                .collect();
+            let mut items: Vec<_> = load
+                .holdings
+                .iter()
+                .zip(&mut sources)
+                .map(|(holding, source)| item(holding, source))
+                .collect();
+            // What failed is told by the tier, as refused, once it is certain that no restart finds it.
+            for answer in here.directory.tier.append(&mut items).await {
+                if let Err(error) = answer
+                    && !matches!(error.code(), Code::ReplicaIsGone | Code::SegmentNotFound)
+                {
+                    warn!(segment = %here.directory.name, %error, "an object was not taken over");
+                }
+            }
+            let mut feed = self.lock();
+            for holding in &load.holdings {
+                feed.under_way.remove(&holding.version.ticket);
+            }
+            drop(feed);
+            self.duties.raise();
+        }
+    }
+
+    fn source(&self, member: MemberId, holding: &Holding) -> InMemory<'_> {
+        let placement = holding.placement.clone();
+        InMemory {
+            dram: &self.dram,
+            ticket: holding.version.ticket,
+            len: holding.len,
+            at: Target {
+                member,
+                placement: placement.expect("what is fed has a placement"),
+            },
+        }
+    }
+
+    /// Acknowledges what is not handed out any more, after everything that came of its way to disk was told.
+    async fn retire(&self) {
+        loop {
+            let retired = self.duties.until(|| self.lock().retired()).await;
+            for here in &self.directories {
+                here.take_news();
+                here.stream.settled().await;
+            }
+            for (segment, ticket) in retired {
+                let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(stream) = memory.get(&segment) {
+                    stream.note([Note::Forgotten(ticket)]);
+                }
+            }
+        }
+    }
+
+    /// Forgets what the partition wants forgotten, and says so when no restart can find it.
+    async fn discard(&self) {
+        loop {
+            let (segment, tickets) = self.duties.until(|| self.lock().discards.pop_front()).await;
+            let Some(here) = self.directories.iter().find(|here| here.is(segment)) else {
+                continue;
+            };
+            match here.directory.tier.discard(&tickets).await {
+                Ok(()) => {
+                    here.take_news();
+                    here.stream.note(tickets.into_iter().map(Note::Forgotten));
+                }
+                // It comes again until it is acknowledged.
+                Err(error) => {
+                    warn!(segment = %here.directory.name, %error, "tombstones could not be written")
+                }
+            }
+        }
+    }
+}
+
+impl Feed {
+    /// Takes the next objects for one append.
+    fn load(&mut self) -> Option<Load> {
+        let mut holdings = Vec::new();
+        let mut bytes = 0;
+        while holdings.len() < BATCH_OBJECTS
+            && let Some(ticket) = self.queue.front()
+        {
+            let Some(holding) = self.held.get(ticket) else {
+                // It was retired meanwhile.
+                self.queue.pop_front();
+                continue;
+            };
+            if !holdings.is_empty() && bytes + holding.len > BATCH_BYTES {
+                break;
+            }
+            bytes += holding.len;
+            holdings.push(holding.clone());
+            self.under_way.insert(*ticket);
+            self.queue.pop_front();
+        }
+        (!holdings.is_empty()).then_some(Load { holdings })
+    }
+
+    /// Takes what is retired and not on its way to disk.
+    fn retired(&mut self) -> Option<Vec<(SegmentId, Ticket)>> {
+        let Self {
+            retiring,
+            under_way,
+            ..
+        } = self;
+        let ready: Vec<_> = retiring
+            .extract_if(.., |(_, ticket)| !under_way.contains(ticket))
+            .collect();
+        (!ready.is_empty()).then_some(ready)
+    }
+}
+
+impl Here {
+    fn segment(&self) -> MutexGuard<'_, Option<SegmentId>> {
+        self.segment.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is(&self, segment: SegmentId) -> bool {
+        *self.segment() == Some(segment)
+    }
+
+    /// Passes news of the tier on to the ledger.
+    async fn pump(&self) {
+        loop {
+            let news = self.directory.tier.next_news().await;
+            self.stream.note(news.into_iter().map(note));
+        }
+    }
+
+    /// As [`Here::pump`], for what there is now.
+    fn take_news(&self) {
+        let news = self.directory.tier.take_news();
+        if !news.is_empty() {
+            self.stream.note(news.into_iter().map(note));
+        }
+    }
+
+    async fn tend(&self, clock: &dyn Clock) {
+        let mut troubled = false;
+        loop {
+            clock.sleep_until(clock.now().after(TEND)).await;
+            let result = self.directory.tier.tend().await;
+            if let Err(error) = &result
+                && !troubled
+            {
+                warn!(segment = %self.directory.name, %error, "the SSD directory has trouble, trying again");
+            }
+            troubled = result.is_err();
+        }
+    }
+}
+
+fn note(news: News) -> Note {
+    let version = |tenant: Box<str>, key, ticket| Version {
+        tenant: tenant.into(),
+        key,
+        ticket,
+    };
+    match news {
+        News::Present(ticket) => Note::Present(ticket),
+        News::Gone {
+            tenant,
+            key,
+            ticket,
+        } => Note::Gone(version(tenant, key, ticket)),
+        News::Refused {
+            tenant,
+            key,
+            ticket,
+        } => Note::Refused(version(tenant, key, ticket)),
+    }
+}
+
+fn item<'a>(holding: &'a Holding, source: &'a mut InMemory<'_>) -> Item<'a> {
+    let tags = holding.tags.as_tags();
+    Item {
+        names: Names {
+            tenant: &holding.version.tenant,
+            key: holding.version.key.as_key(),
+            parent: tags.parent,
+            group: tags.group,
+        },
+        ticket: holding.version.ticket,
+        len: holding.len,
+        crc: holding.crc,
+        hint: tags.hint,
+        pinned: false,
+        source,
+    }
+}
+
+/// Tells one segment's stream until the partition cannot be told any more.
+async fn tell(
+    api: &dyn MemberApi,
+    member: MemberId,
+    segment: SegmentId,
+    stream: &Stream,
+    inventory: impl Inventory,
+) -> Error {
+    loop {
+        let batch: LedgerBatch = stream
+            .news
+            .until(|| stream.lock().next(&inventory).cloned())
+            .await;
+        match api.ledger(member, segment, &batch).await {
+            Ok(_verdicts) => stream.lock().answered(),
+            Err(error) if error.code() == Code::LedgerOutOfOrder => stream.lock().restart(),
+            Err(error) => return error,
+        }
+        stream.answered.raise();
+    }
+}
+
+/// What a directory holds.
+struct Disk<'a>(&'a SsdTier);
+
+fn holding(held: &Held, names: &Names<'_>) -> Holding {
+    Holding {
+        version: Version {
+            tenant: names.tenant.into(),
+            key: names.key.to_owned(),
+            ticket: held.ticket,
+        },
+        len: held.len,
+        stored_len: held.stored_len,
+        crc: held.crc,
+        tags: OwnedTags {
+            parent: names.parent_owned(),
+            group: names.group_owned(),
+            hint: held.hint,
+        },
+        placement: None,
+    }
+}
+
+impl Inventory for Disk<'_> {
+    fn find(&self, ticket: Ticket) -> Option<Holding> {
+        self.0.look(|holdings| {
+            let held = holdings.find(ticket)?;
+            Some(holding(&held, &holdings.names(ticket)?))
+        })
+    }
+
+    fn page(&self, from: Place, most: usize) -> (Vec<Holding>, Option<Place>) {
+        self.0.look(|holdings| {
+            let (page, next) = holdings.walk(from.0.into(), most);
+            let page = page
+                .iter()
+                .map(|(held, names)| holding(held, names))
+                .collect();
+            (page, next.map(|walk| Place(walk.into())))
+        })
+    }
+}
+
+/// What lies in one segment of memory.
+struct Memory<'a> {
+    keeper: &'a Keeper,
+    segment: SegmentId,
+}
+
+impl Memory<'_> {
+    fn is_here(&self, holding: &Holding) -> bool {
+        holding
+            .placement
+            .as_ref()
+            .is_some_and(|placement| placement.segment == self.segment)
+    }
+}
+
+impl Inventory for Memory<'_> {
+    fn find(&self, ticket: Ticket) -> Option<Holding> {
+        let feed = self.keeper.lock();
+        feed.held
+            .get(&ticket)
+            .filter(|holding| self.is_here(holding))
+            .cloned()
+    }
+
+    fn page(&self, from: Place, most: usize) -> (Vec<Holding>, Option<Place>) {
+        let feed = self.keeper.lock();
+        let mut rest = feed
+            .held
+            .range(Ticket(from.0[0])..)
+            .filter(|(_, holding)| self.is_here(holding));
+        let page: Vec<_> = rest
+            .by_ref()
+            .take(most)
+            .map(|(_, holding)| holding.clone())
+            .collect();
+        (page, rest.next().map(|(ticket, _)| Place([ticket.0, 0])))
+    }
+}

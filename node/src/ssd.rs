@@ -1,0 +1,234 @@
+//! The SSD directories that a process serves: which, how large, and how they are opened.
+
+use crate::keeper::Directory;
+use std::{
+    fmt,
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+use tracing::{info, warn};
+use ziggurat_base::{ByteCount, Clock, Code, DirectoryId, Error, Result};
+use ziggurat_engine::evict::PolicyKind;
+use ziggurat_io::{Pool, open::Options as DiskOptions};
+use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier};
+
+/// The name of the file that tells two processes apart.
+const LOCK: &str = "lock";
+
+/// Share of what is free that a directory without a size takes, in percent.
+const FREE_SHARE: u64 = 90;
+
+/// One directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SsdPath {
+    /// Where.
+    pub path: PathBuf,
+    /// Bytes that it may take; 90 % of what is free and what it has already, when not set.
+    pub size: Option<ByteCount>,
+}
+
+impl fmt::Display for SsdPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            Some(size) => write!(f, "{}:{}B", self.path.display(), size.0),
+            None => write!(f, "{}", self.path.display()),
+        }
+    }
+}
+
+impl FromStr for SsdPath {
+    type Err = Error;
+
+    /// `DIR` or `DIR:SIZE`.
+    fn from_str(text: &str) -> Result<Self> {
+        let split = text.rsplit_once(':');
+        let (path, size) = match split {
+            Some((path, size)) => (path, Some(size.parse::<ByteCount>()?)),
+            None => (text, None),
+        };
+        if path.is_empty() {
+            return Err(Error::new(
+                Code::InvalidParams,
+                format!("{text:?} names no directory: give DIR or DIR:SIZE"),
+            ));
+        }
+        Ok(Self {
+            path: path.into(),
+            size,
+        })
+    }
+}
+
+/// All directories of a process, and how they are served.
+#[derive(Clone, Debug)]
+pub struct SsdOptions {
+    /// The directories; none means no SSD tier.
+    pub directories: Vec<SsdPath>,
+    /// Bytes of a log file.
+    pub file_bytes: ByteCount,
+    /// When a record counts as persistent.
+    pub durability: Durability,
+    /// Who leaves when a directory is full.
+    pub policy: PolicyKind,
+    /// Bytes of the staging pool, which all directories share.
+    pub staging: ByteCount,
+    /// How the disks are driven.
+    pub disk: DiskOptions,
+}
+
+impl Default for SsdOptions {
+    fn default() -> Self {
+        let tier = TierOptions::default();
+        Self {
+            directories: Vec::new(),
+            file_bytes: tier.file_bytes,
+            durability: tier.durability,
+            policy: tier.policy,
+            staging: ByteCount::mib(128),
+            disk: DiskOptions::default(),
+        }
+    }
+}
+
+/// A directory that was opened, and the lock on it: the directory is free for others when this is dropped.
+#[derive(Debug)]
+pub struct Opened {
+    /// What a keeper serves.
+    pub directory: Directory,
+    /// Records that were found in it.
+    pub recovered: u64,
+    _lock: File,
+}
+
+impl SsdOptions {
+    /// Opens every directory, under segments named `prefix` and a number. Blocks until what is there has been recovered.
+    ///
+    /// # Errors
+    /// Of the first directory that cannot be used: its path, what is wrong, and the mend.
+    pub fn open(&self, prefix: &str, clock: &Arc<dyn Clock>) -> Result<Vec<Opened>> {
+        if self.directories.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pool = Pool::new(self.staging.0)?;
+        let mut opened = Vec::new();
+        for (number, ssd) in self.directories.iter().enumerate() {
+            let name = format!("{prefix}-{number}");
+            let what = format!("opening the SSD directory {}", ssd.path.display());
+            let one = self.open_one(ssd, name.into(), &pool, clock);
+            opened.push(one.map_err(|error| error.while_doing(&what))?);
+        }
+        Ok(opened)
+    }
+
+    fn open_one(
+        &self,
+        ssd: &SsdPath,
+        name: Box<str>,
+        pool: &Pool,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Opened> {
+        let (disk, report) = ziggurat_io::open(&ssd.path, pool, &self.disk)?;
+        let lock = lock(&ssd.path)?;
+        let space = pollster::block_on(disk.space())?;
+        let files = pollster::block_on(disk.list())?;
+        let taken: u64 = files.iter().map(|file| file.len).sum();
+        let capacity = match ssd.size {
+            Some(size) if size.0 > space.total => {
+                return Err(Error::new(
+                    Code::InvalidParams,
+                    format!(
+                        "{size} is more than the {} of the filesystem: give less",
+                        ByteCount(space.total)
+                    ),
+                ));
+            }
+            Some(size) => size,
+            None => ByteCount((space.free + taken) / 100 * FREE_SHARE),
+        };
+        let options = TierOptions {
+            capacity,
+            file_bytes: self.file_bytes,
+            durability: self.durability,
+            policy: self.policy,
+            ..TierOptions::default()
+        };
+        let open = SsdTier::open(disk, Arc::clone(clock), options, fresh()?);
+        let (tier, recovered) = pollster::block_on(open)?;
+        for remark in &recovered.remarks {
+            warn!(path = %ssd.path.display(), remark, "something is wrong with the SSD directory");
+        }
+        info!(
+            path = %ssd.path.display(), directory = %tier.directory(), %capacity, engine = %report,
+            records = recovered.records, torn = recovered.torn, "the SSD directory is open"
+        );
+        Ok(Opened {
+            directory: Directory {
+                name,
+                tier: Arc::new(tier),
+            },
+            recovered: recovered.records,
+            _lock: lock,
+        })
+    }
+}
+
+/// Takes the directory for this process.
+fn lock(path: &Path) -> Result<File> {
+    let name = path.join(LOCK);
+    let cannot = |error: std::io::Error| {
+        Error::new(
+            Code::FileOpenFail,
+            format!(
+                "{} cannot be made: {error}: check permissions",
+                name.display()
+            ),
+        )
+    };
+    let file = File::create(&name).map_err(cannot)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::new(
+            Code::FileLockFail,
+            "another process has the directory: stop it, or give another directory",
+        )),
+        Err(TryLockError::Error(error)) => Err(cannot(error)),
+    }
+}
+
+/// An identity for a directory that has none.
+fn fresh() -> Result<DirectoryId> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        Error::new(
+            Code::Internal,
+            format!("the system gives no random numbers: {error}"),
+        )
+    })?;
+    Ok(DirectoryId(u128::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SsdPath;
+    use ziggurat_base::ByteCount;
+
+    #[test]
+    fn a_directory_may_have_a_size() {
+        let parse = |text: &str| text.parse::<SsdPath>();
+        let with = parse("/mnt/nvme0:1.5TiB").unwrap();
+        assert_eq!(
+            (with.path.to_str(), with.size),
+            (Some("/mnt/nvme0"), Some(ByteCount(3 << 39)))
+        );
+        assert_eq!(parse("/mnt/nvme0").unwrap().size, None);
+        assert!(parse(":4GiB").is_err());
+        assert!(
+            parse("/mnt/nvme0:many")
+                .unwrap_err()
+                .to_string()
+                .contains("many")
+        );
+    }
+}
