@@ -8,6 +8,7 @@ mod doctor;
 mod objects;
 mod replay;
 mod server;
+mod ssd;
 mod status;
 
 use crate::{answer::Answer, screen::Screen};
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     List(objects::ListArguments),
     Stat(objects::StatArguments),
     Status(status::Arguments),
+    Ssd(ssd::Arguments),
     Bench(bench::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -53,6 +55,7 @@ impl Command {
             Self::List(arguments) => objects::list(arguments, screen),
             Self::Stat(arguments) => objects::stat(arguments, screen),
             Self::Status(arguments) => status::run(arguments, screen),
+            Self::Ssd(arguments) => ssd::run(arguments, screen),
             Self::Bench(arguments) => bench::run(arguments, screen),
             Self::Config(arguments) => config::run(arguments, screen),
             Self::Doctor(arguments) => doctor::run(arguments, screen),

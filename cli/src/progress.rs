@@ -21,3 +21,14 @@ pub(crate) fn bar(total: Option<u64>, what: &'static str) -> ProgressBar {
         Err(_) => bar,
     }
 }
+
+/// A bar over bytes; their number is set when it is known.
+pub(crate) fn bytes(what: &'static str) -> ProgressBar {
+    let bar = bar(Some(0), what);
+    let template =
+        "{prefix} {bar:32} {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {elapsed}";
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}

@@ -372,6 +372,13 @@ impl Keeper {
         }
     }
 
+    /// Seals what takes batches, so that the next start need not prove it. For the end of a process.
+    pub async fn seal(&self) {
+        for here in &self.directories {
+            here.directory.tier.seal_all().await;
+        }
+    }
+
     /// Takes objects over, batch after batch.
     async fn offload(&self, here: &Here) {
         loop {

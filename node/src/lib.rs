@@ -9,6 +9,7 @@ pub mod host;
 pub mod keeper;
 pub mod memory;
 pub mod node;
+pub mod offline;
 pub mod ssd;
 
 mod clock;

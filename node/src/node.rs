@@ -13,10 +13,14 @@ use tokio::{
     sync::{oneshot, watch},
     task::JoinHandle,
 };
+use tracing::warn;
 use ziggurat_base::{Clock, Code, Error, MemberId, Result};
 use ziggurat_proto::SessionOptions;
 use ziggurat_tiers::dram::DramTier;
 use ziggurat_transport::server::{Limits, Server};
+
+/// How long a node that stops works at what is on its way to SSD.
+const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 /// What a node should be.
 #[derive(Clone, Debug)]
@@ -47,6 +51,7 @@ pub struct NodeOptions {
 #[derive(Debug)]
 pub struct Node {
     tier: Arc<DramTier>,
+    keeper: Arc<Keeper>,
     server: Server,
     bound: SocketAddr,
     address: String,
@@ -108,12 +113,13 @@ impl Node {
             &options,
             address.clone(),
             tier.clone(),
-            keeper,
+            keeper.clone(),
             named,
             posted,
         );
         let node = Self {
             tier,
+            keeper,
             server,
             bound,
             address,
@@ -191,12 +197,17 @@ impl Node {
         self.server.counts()
     }
 
-    /// Unmounts with a grace period in which what is there stays readable, then leaves.
+    /// Takes over to SSD what waits for it, unmounts with a grace period in which what is there stays readable, then leaves.
     pub async fn stop(mut self, grace: Duration) {
+        let drained = tokio::time::timeout(DRAIN_MAX, self.keeper.drained()).await;
+        if drained.is_err() {
+            warn!("not everything in memory was taken over to SSD, and told, within {DRAIN_MAX:?}");
+        }
         if let Some(stop) = self.stop.take() {
             let _ended_before = stop.send(grace);
         }
         let _ended = (&mut self.duty).await;
+        self.keeper.seal().await;
     }
 }
 

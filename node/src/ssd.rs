@@ -15,7 +15,7 @@ use ziggurat_io::{Pool, open::Options as DiskOptions};
 use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier};
 
 /// The name of the file that tells two processes apart.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// Share of what is free that a directory without a size takes, in percent.
 const FREE_SHARE: u64 = 90;
@@ -99,6 +99,8 @@ pub struct Opened {
     pub directory: Directory,
     /// Records that were found in it.
     pub recovered: u64,
+    /// What was odd, a line each.
+    pub remarks: Vec<String>,
     _lock: File,
 }
 
@@ -169,6 +171,7 @@ impl SsdOptions {
                 tier: Arc::new(tier),
             },
             recovered: recovered.records,
+            remarks: recovered.remarks,
             _lock: lock,
         })
     }

@@ -40,7 +40,7 @@ pub use ziggurat_engine::{
 };
 pub use ziggurat_master::{Master, MasterOptions};
 pub use ziggurat_node::{
-    MemoryOptions, Node, NodeOptions, SsdOptions, SsdPath, memory::available_memory,
+    MemoryOptions, Node, NodeOptions, SsdOptions, SsdPath, memory::available_memory, offline,
 };
 pub use ziggurat_proto::hello::VERSIONS;
-pub use ziggurat_tiers::ssd::Durability;
+pub use ziggurat_tiers::ssd::{Durability, offline::Placed};

@@ -208,6 +208,7 @@ impl Store {
         }
         if let Some(background) = &self.background {
             background.keeper.drained().await;
+            background.keeper.seal().await;
         }
     }
 

@@ -3,11 +3,19 @@
 
 use std::io::BufReader;
 use ziggurat_base::{
-    ByteCount, ChunkTable, Crc32, Key, SegmentId,
+    ByteCount, ChunkTable, Crc32, DirectoryId, Key, SegmentId,
     frame::{HEADER_LEN, Header, Span, TokenSpan},
     unit::parse_span,
 };
 use ziggurat_engine::catalog::Matcher;
+use ziggurat_tiers::ssd::format::{
+    PAGE,
+    batch::{self, Head},
+    file::{FileHead, Seal, decode_footer, encode_footer},
+    identity::Identity,
+    record::Record,
+    tomb::{decode_page, encode_page},
+};
 
 /// A decoder under its name, which is also the name of its fuzz target and of its corpus.
 pub type Target = (&'static str, fn(&[u8]));
@@ -23,6 +31,11 @@ pub const TARGETS: &[Target] = &[
     ("pattern", pattern),
     ("data_hello", data_hello),
     ("message", message),
+    ("ssd_page", ssd_page),
+    ("ssd_batch", ssd_batch),
+    ("ssd_footer", ssd_footer),
+    ("ssd_record", ssd_record),
+    ("records_file", records_file),
 ];
 
 /// A frame header: what is accepted encodes to the same bytes.
@@ -106,5 +119,112 @@ pub fn data_hello(bytes: &[u8]) {
 pub fn message(bytes: &[u8]) {
     if let Some((count, bytes)) = bytes.split_first() {
         ziggurat_proto::testkit::decode_any(bytes, usize::from(*count));
+    }
+}
+
+/// Where the sums of everything on SSD lie; each is that of the bytes behind it.
+const SUM_AT: usize = 8;
+
+/// The bytes as they are, and with a sum that fits the first `len` of them: only so invented input gets past the sum.
+fn with_sum(bytes: &[u8], len: usize) -> [Vec<u8>; 2] {
+    let mut mended = bytes.to_vec();
+    let len = len.min(mended.len());
+    if let Some(summed) = mended.get(SUM_AT + 4..len) {
+        let sum = Crc32::of(summed).0.to_le_bytes();
+        mended[SUM_AT..SUM_AT + 4].copy_from_slice(&sum);
+    }
+    [bytes.to_vec(), mended]
+}
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    let four = bytes.get(at..at + 4).and_then(<[u8]>::first_chunk);
+    four.map_or(0, |four| u32::from_le_bytes(*four))
+}
+
+/// Pages that are alone: the identity of a directory, the head and the seal of a file, tombstones. What is accepted encodes
+/// to the same bytes.
+pub fn ssd_page(bytes: &[u8]) {
+    let mut page = bytes.to_vec();
+    page.resize(PAGE as usize, 0);
+    for page in with_sum(&page, PAGE as usize) {
+        if let Ok(identity) = Identity::decode(&page) {
+            assert_eq!(identity.encode(), page);
+        }
+        if let Ok(head) = FileHead::decode(&page) {
+            assert_eq!(head.encode(), page);
+        }
+        if let Ok(Some(seal)) = Seal::decode(&page) {
+            assert_eq!(seal.encode(), page);
+        }
+        // Whatever place the page says it belongs to.
+        let place = number(&page, 12);
+        let home = page[20..36].first_chunk().expect("a page is longer");
+        let home = DirectoryId(u128::from_le_bytes(*home));
+        if let Ok(tombs) = decode_page(home, place, &page) {
+            assert_eq!(encode_page(home, place, &tombs), page);
+        }
+    }
+}
+
+/// The headers of a batch: what is accepted encodes to the same bytes.
+pub fn ssd_batch(bytes: &[u8]) {
+    let Ok(head) = Head::peek(bytes) else { return };
+    for bytes in with_sum(bytes, head.headers_len as usize) {
+        if let Ok((head, records)) = Head::decode(&bytes) {
+            let again = batch::encode(head.file, head.at, head.synced, head.len, &records);
+            let len = head.headers_len as usize;
+            assert_eq!(again[..len], bytes[..len]);
+        }
+    }
+}
+
+/// The footer of whatever file it says it belongs to.
+pub fn ssd_footer(bytes: &[u8]) {
+    let len = number(bytes, 24) as usize;
+    for bytes in with_sum(bytes, len) {
+        let file = number(&bytes, 12);
+        if let Ok(records) = decode_footer(file, &bytes) {
+            assert_eq!(encode_footer(file, &records)[..len], bytes[..len]);
+        }
+    }
+}
+
+/// The header of a record.
+pub fn ssd_record(bytes: &[u8]) {
+    for bytes in with_sum(bytes, number(bytes, 4) as usize) {
+        if let Ok((record, form, len)) = Record::decode(&bytes) {
+            let mut again = Vec::new();
+            record.encode_into(form, &mut again);
+            assert_eq!(again, bytes[..len]);
+        }
+    }
+}
+
+/// The records of a master, as they are and with sums that fit.
+pub fn records_file(bytes: &[u8]) {
+    const UNIT: usize = 32;
+    let mut mended = bytes.to_vec();
+    let units = mended.as_chunks_mut::<UNIT>().0;
+    for at in 0..units.len() {
+        let (before, rest) = units.split_at_mut(at);
+        let Some((unit, body)) = rest.split_first_mut() else {
+            return;
+        };
+        let is_head = before.is_empty() || unit.starts_with(b"ZGTBATCH");
+        let count = number(&*unit, 8) as usize;
+        if let Some(body) = body.get(..count).filter(|_| is_head && at > 0) {
+            let sum = Crc32::of(body.as_flattened()).0.to_le_bytes();
+            unit[12..16].copy_from_slice(&sum);
+        }
+        if is_head {
+            let sum = Crc32::of(&unit[..UNIT - 4]).0.to_le_bytes();
+            unit[UNIT - 4..].copy_from_slice(&sum);
+        }
+    }
+    for bytes in [bytes, &mended] {
+        if let Ok(contents) = ziggurat_master::journal::decode_file(bytes) {
+            assert!(contents.good_len <= bytes.len() as u64);
+            assert!(contents.batches <= contents.records.len() as u64);
+        }
     }
 }

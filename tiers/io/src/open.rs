@@ -182,6 +182,31 @@ pub fn open(path: &Path, pool: &Pool, options: &Options) -> Result<(Arc<dyn Disk
     Ok((Arc::new(disk), report))
 }
 
+/// Opens a directory as a disk on which nothing can be changed: also one on a filesystem that is read-only, and one that
+/// somebody else serves. Reads pass through the page cache, from which the files are dropped first.
+///
+/// # Errors
+/// [`Code::FileNotFound`] for a directory that is missing, [`Code::FileOpenFail`] for one that cannot be used.
+pub fn open_to_read(path: &Path, pool: &Pool) -> Result<Arc<dyn Disk>> {
+    /// Requests under way.
+    const THREADS: u32 = 4;
+    probe::check_directory(path)?;
+    let geometry = Geometry {
+        memory: 1,
+        block: probe::BLOCK_MIN,
+        direct: false,
+    };
+    let helper = Helper::start()?;
+    let engine = Threads::start(THREADS, geometry.block, helper.desk())?;
+    let directory = Arc::new(Directory::fixed(path, geometry));
+    Ok(Arc::new(LocalDisk::new(
+        directory,
+        pool.clone(),
+        Box::new(engine),
+        helper,
+    )))
+}
+
 struct Ladder<'a> {
     probe: &'a Probe,
     directory: &'a Directory,

@@ -52,6 +52,12 @@ pub(crate) fn direct_align(file: &File) -> io::Result<DirectAlign> {
     })
 }
 
+/// Lets the system drop what it remembers of a file, as far as it likes to.
+pub(crate) fn forget_cached(file: &File) {
+    // SAFETY: the descriptor is open, and no memory is named. A refusal costs nothing but the advice.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
 /// Allocates the first `len` bytes of a file and makes it that long.
 pub(crate) fn allocate(file: &File, len: u64) -> io::Result<()> {
     fallocate(file, 0, 0, len)

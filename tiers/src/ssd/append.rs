@@ -499,6 +499,18 @@ impl SsdTier {
         Ok(Arc::new(LogFile::new(number, file, FIRST_BATCH)))
     }
 
+    /// Seals the file that takes batches, if it has any, so that the next start need not prove what lies in it. For the
+    /// end of a process: later batches go to another file.
+    pub async fn seal_all(&self) {
+        {
+            let mut state = self.lock();
+            if let Some(open) = state.open.take_if(|open| open.end > FIRST_BATCH) {
+                state.retired.push_back(open.file);
+            }
+        }
+        self.seal_retired().await;
+    }
+
     /// Seals what takes no more batches and has none under way. What fails stays as it is: a file without a footer is read
     /// by its batches.
     pub(super) async fn seal_retired(&self) {

@@ -57,6 +57,11 @@ impl<'a> Reader<'a> {
         Ok(now)
     }
 
+    /// What has not been read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (now, rest) = self
             .rest

@@ -69,6 +69,8 @@ pub type Placed = (u32, Record);
 struct Contents {
     report: Report,
     records: Vec<Placed>,
+    /// What the scan of files without a footer met.
+    faults: Vec<Fault>,
 }
 
 async fn identity_of(disk: &dyn Disk) -> Result<DirectoryId> {
@@ -126,6 +128,7 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
     // By ticket, so that a later copy takes the place of an earlier one.
     let mut alive: BTreeMap<Ticket, Placed> = BTreeMap::new();
     let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut faults = Vec::new();
     for file in disk.list().await? {
         let Some(number) = file_number(&file.name) else {
             if ![identity::NAME, Tombs::NAME].contains(&file.name.as_str()) {
@@ -144,6 +147,7 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
         };
         match read_file(disk, directory, number).await {
             Ok((_, contents)) => {
+                faults.extend(scan_faults(&row.name, &contents));
                 row.sealed = contents.sealed;
                 counts.insert(number, contents.records.len() as u64);
                 for record in contents.records {
@@ -172,7 +176,28 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
     }
     let mut records: Vec<_> = alive.into_values().collect();
     records.sort_by_key(|(number, record)| (*number, record.at));
-    Ok(Contents { report, records })
+    Ok(Contents {
+        report,
+        records,
+        faults,
+    })
+}
+
+/// What can be told of a file without a footer by its batches alone.
+fn scan_faults(name: &str, contents: &scan::Contents) -> Vec<Fault> {
+    let torn = contents.torn.iter().map(|record| {
+        let what = "not whole: its write was interrupted, or it is damaged";
+        fault(name, record.at, Some(object_of(record)), what)
+    });
+    let gaps = contents.gaps.iter().map(|(from, to)| {
+        let what = format!("no batch can be read up to {to}: what was there is lost");
+        fault(name, *from, None, &what)
+    });
+    torn.chain(gaps).collect()
+}
+
+fn object_of(record: &Record) -> (Box<str>, ObjectKey, Ticket) {
+    (record.tenant.clone(), record.key.clone(), record.ticket)
 }
 
 /// What a directory holds, without reading payloads.
@@ -214,8 +239,11 @@ pub async fn verify(
     disk: &dyn Disk,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<Vec<Fault>> {
-    let Contents { report, records } = contents(disk).await?;
-    let mut faults = Vec::new();
+    let Contents {
+        report,
+        records,
+        mut faults,
+    } = contents(disk).await?;
     if Tombs::look(disk, report.directory).await?.doubtful {
         faults.push(fault(
             Tombs::NAME,
@@ -244,8 +272,8 @@ pub async fn verify(
         };
         open = Some((number, std::sync::Arc::clone(&file)));
         for (offset, what) in faults_of(disk, &*file, &record).await? {
-            let object = (record.tenant.clone(), record.key.clone(), record.ticket);
-            faults.push(fault(&file_name(number), offset, Some(object), &what));
+            let object = Some(object_of(&record));
+            faults.push(fault(&file_name(number), offset, object, &what));
         }
         done += record.stored_len;
         progress(done, total);

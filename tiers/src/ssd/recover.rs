@@ -143,8 +143,14 @@ impl SsdTier {
             ));
         }
         let contents = scan::contents(&*self.disk, number, &*file, &start).await?;
-        recovered.torn += contents.torn;
+        recovered.torn += contents.torn.len() as u64;
         recovered.proved += contents.proved;
+        for (from, to) in &contents.gaps {
+            recovered.remarks.push(format!(
+                "{}: no batch can be read from {from} to {to}; what was there is lost",
+                file_name(number)
+            ));
+        }
         let tombs = self.tombs.lock().await;
         let mut state = self.lock();
         let log = Arc::new(LogFile::new(number, Arc::clone(&file), contents.end));

@@ -19,8 +19,12 @@ pub(super) struct Contents {
     pub(super) records: Vec<Record>,
     pub(super) end: u64,
     pub(super) sealed: bool,
-    pub(super) torn: u64,
+    /// Those whose payloads are not whole, behind all that is vouched for: the end of a process, or damage.
+    pub(super) torn: Vec<Record>,
+    /// How many were proved by reading them.
     pub(super) proved: u64,
+    /// From where to where no batch can be read although a later one vouches for what was there: damage.
+    pub(super) gaps: Vec<(u64, u64)>,
 }
 
 pub(super) async fn contents(
@@ -67,8 +71,9 @@ async fn sealed(
                 records: records.into_iter().filter(inside).collect(),
                 end: seal.footer_at + seal.footer_len,
                 sealed: true,
-                torn: 0,
+                torn: Vec::new(),
                 proved: 0,
+                gaps: Vec::new(),
             }))
         }
         Err(error) if error.code() == Code::InvalidVersion => Err(error),
@@ -83,8 +88,9 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
         records: Vec::new(),
         end: FIRST_BATCH,
         sealed: false,
-        torn: 0,
+        torn: Vec::new(),
         proved: 0,
+        gaps: Vec::new(),
     };
     let mut synced = 0;
     let mut at = FIRST_BATCH;
@@ -94,6 +100,9 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
         match batch_at(disk, number, file, at, &mut window).await? {
             Some((head, records)) => {
                 synced = synced.max(head.synced);
+                if contents.end < at {
+                    contents.gaps.push((contents.end, at));
+                }
                 at += head.len;
                 contents.end = at;
                 batches.push((head.at, records));
@@ -106,13 +115,14 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
             if at >= synced {
                 contents.proved += 1;
                 if !is_whole(disk, file, &record).await? {
-                    contents.torn += 1;
+                    contents.torn.push(record);
                     continue;
                 }
             }
             contents.records.push(record);
         }
     }
+    contents.gaps.retain(|(from, _)| *from < synced);
     Ok(contents)
 }
 

@@ -100,6 +100,62 @@ fn damage_outside_of_payloads_is_told_too() {
 }
 
 #[test]
+fn damage_behind_the_last_sync_that_is_vouched_for_is_told_with_its_key() {
+    let rig = Rig::new();
+    let object = Object::new(1, 9000);
+    rig.append(&[object])[0].as_ref().expect("there is room");
+    let held = rig.tier.look(|holdings| holdings.find(Ticket(1))).unwrap();
+    let at = held.spot.at;
+    rig.disk
+        .rot("00000001.log", at + 7..at + 8, &mut Dice::new(1))
+        .unwrap();
+    let faults = verify(&rig.disk);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults[0].offset, at);
+    assert_eq!(faults[0].object.as_ref().map(|of| of.2), Some(Ticket(1)));
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_any_more_is_a_gap() {
+    let rig = Rig::new();
+    let objects: Vec<_> = (1..=3).map(|t| Object::new(t, 9000)).collect();
+    for object in &objects {
+        rig.append(std::slice::from_ref(object))[0]
+            .as_ref()
+            .expect("there is room");
+    }
+    let held = rig.tier.look(|holdings| holdings.find(Ticket(1))).unwrap();
+    let header = held.spot.header_at / 4096 * 4096;
+    rig.disk
+        .rot("00000001.log", header..header + 40, &mut Dice::new(1))
+        .unwrap();
+    let faults = verify(&rig.disk);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!((faults[0].offset, &faults[0].object), (header, &None));
+    let rig = rig.restart();
+    assert!(!rig.tier.holds(Ticket(1)) && rig.tier.holds(Ticket(2)));
+}
+
+#[test]
+fn a_file_that_was_sealed_at_the_end_needs_no_proof() {
+    let rig = Rig::new();
+    let objects: Vec<_> = (1..=3).map(|t| Object::new(t, 9000)).collect();
+    rig.append(&objects)
+        .into_iter()
+        .for_each(|answer| answer.expect("there is room"));
+    pollster::block_on(rig.tier.seal_all());
+    let report = pollster::block_on(offline::inspect(&rig.disk)).unwrap();
+    assert!(report.files.iter().all(|file| file.sealed), "{report:?}");
+    let more = Object::new(4, 9000);
+    rig.append(std::slice::from_ref(&more))[0]
+        .as_ref()
+        .expect("there is room in another file");
+    let rig = rig.restart();
+    assert_eq!(rig.get(&objects[0]).unwrap(), objects[0].payload());
+    assert_eq!(rig.get(&more).unwrap(), more.payload());
+}
+
+#[test]
 fn what_is_no_directory_is_named() {
     let rig = Rig::new();
     let disk = rig.disk.kill(&mut Dice::new(0));

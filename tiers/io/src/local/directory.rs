@@ -25,6 +25,8 @@ const ZEROS_LEN: usize = 1 << 20;
 pub(crate) struct Directory {
     path: PathBuf,
     geometry: Geometry,
+    /// Nothing is changed: files are opened to be read.
+    is_fixed: bool,
 }
 
 /// A file that has just been opened.
@@ -41,6 +43,15 @@ impl Directory {
         Self {
             path: path.to_owned(),
             geometry,
+            is_fixed: false,
+        }
+    }
+
+    /// A directory in which nothing may be changed.
+    pub(crate) fn fixed(path: &Path, geometry: Geometry) -> Self {
+        Self {
+            is_fixed: true,
+            ..Self::new(path, geometry)
         }
     }
 
@@ -77,7 +88,7 @@ impl Directory {
     }
 
     pub(crate) fn create(&self, name: &str, len: u64) -> Result<Opened> {
-        let path = self.path_of(name)?;
+        let path = self.path_to_change(name)?;
         let doing = Doing::Create { len };
         let failed = |cause: io::Error| refused(doing, &path, &cause);
         let file = plain().create_new(true).open(&path).map_err(failed)?;
@@ -97,12 +108,12 @@ impl Directory {
     }
 
     pub(crate) fn remove(&self, name: &str) -> Result<()> {
-        let path = self.path_of(name)?;
+        let path = self.path_to_change(name)?;
         fs::remove_file(&path).map_err(|cause| refused(Doing::Remove, &path, &cause))
     }
 
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (self.path_of(from)?, self.path_of(to)?);
+        let (from, to) = (self.path_to_change(from)?, self.path_to_change(to)?);
         fs::rename(&from, to).map_err(|cause| refused(Doing::Rename, &from, &cause))
     }
 
@@ -125,9 +136,14 @@ impl Directory {
             0
         };
         let file = plain()
+            .write(!self.is_fixed)
             .custom_flags(libc::O_NOFOLLOW | direct)
             .open(&path)
             .map_err(failed)?;
+        if self.is_fixed {
+            // What the disk has is asked for, not what the system remembers of it.
+            sys::forget_cached(&file);
+        }
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             let what = format!("{} is not a plain file; move it away", path.display());
@@ -143,6 +159,15 @@ impl Directory {
     fn path_of(&self, name: &str) -> Result<PathBuf> {
         check_name(name)?;
         Ok(self.path.join(name))
+    }
+
+    fn path_to_change(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path_of(name)?;
+        if self.is_fixed {
+            let what = format!("{}: the directory was opened to be read", path.display());
+            return Err(Error::new(Code::NotSupported, what));
+        }
+        Ok(path)
     }
 }
 

@@ -29,7 +29,7 @@ use ziggurat_base::{Code, Error, Result};
 const LEN: u64 = 2 * BLOCK_MAX as u64;
 const BLOCK_MAX: u32 = 4096;
 /// What layouts are aligned to where the filesystem wants nothing.
-const BLOCK_MIN: u32 = 512;
+pub(super) const BLOCK_MIN: u32 = 512;
 
 /// Tells apart the probes of one process.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -228,7 +228,7 @@ fn is_no_room(cause: &io::Error) -> bool {
     matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-fn check_directory(path: &Path) -> Result<()> {
+pub(super) fn check_directory(path: &Path) -> Result<()> {
     let metadata = fs::metadata(path).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound => {
             let what = format!(

@@ -101,7 +101,10 @@ impl Head {
             len,
         };
         let headers = pages(u64::from(headers_len));
-        let sane = headers_len as usize >= FIXED && headers <= HEADERS_MAX && headers <= len;
+        let sane = headers_len as usize >= FIXED
+            && headers <= HEADERS_MAX
+            && headers <= len
+            && at.checked_add(len).is_some();
         if !sane || !len.is_multiple_of(PAGE) || synced > at {
             return Err(damaged("a batch that contradicts itself"));
         }

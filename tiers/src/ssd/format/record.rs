@@ -165,10 +165,7 @@ impl Record {
         let crc = Crc32(read.u32()?);
         let lens = [read.u16()?, read.u16()?, read.u16()?, read.u16()?].map(usize::from);
         read.exactly(&[0; 12], "record header of this version")?;
-        let tenant = read.bytes(lens[0])?;
-        let tenant = std::str::from_utf8(tenant)
-            .map_err(|_| damaged("a tenant's name that is no text"))?
-            .into();
+        let tenant = text_of(read.bytes(lens[0])?)?;
         let key = ObjectKey::new(read.bytes(lens[1])?)?;
         let mut other = |len| {
             let bytes = read.bytes(len)?;
@@ -177,7 +174,10 @@ impl Record {
         };
         let (parent, group) = (other(lens[2])?, other(lens[3])?);
         let names: usize = lens.iter().sum();
-        read.bytes(names.next_multiple_of(4) - names)?;
+        read.exactly(
+            &[0; 3][..names.next_multiple_of(4) - names],
+            "record header of this version",
+        )?;
         let form = match flags >> 4 & FOOTER {
             0 => Form::Full,
             _ => Form::Footer,
@@ -208,12 +208,21 @@ impl Record {
                 .map(|sum| Crc32(u32::from_le_bytes(*sum)))
                 .collect(),
         };
-        let one_encoding = record.encoded_len(form) == whole && lens[0] <= TENANT_MAX;
+        let is_filled = read.rest().iter().all(|byte| *byte == 0);
+        let one_encoding = record.encoded_len(form) == whole
+            && lens[0] <= TENANT_MAX
+            && is_filled
+            && flags >> 4 & !(FOOTER | PINNED) == 0;
         if !one_encoding || (codec == Codec::Plain && stored_len != len) {
             return Err(damaged("a record header that contradicts itself"));
         }
         Ok((record, form, whole))
     }
+}
+
+fn text_of(name: &[u8]) -> Result<Box<str>> {
+    let text = std::str::from_utf8(name).map_err(|_| damaged("a tenant's name that is no text"))?;
+    Ok(text.into())
 }
 
 fn hint_number(hint: Hint) -> u8 {

@@ -1,0 +1,158 @@
+//! `ziggurat ssd` with the real binary, on a directory that a replay has filled.
+
+use serde_json::Value;
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::FileExt as _,
+    path::Path,
+    process::Command,
+};
+use tempfile::TempDir;
+
+fn run(arguments: &[&str]) -> (Option<i32>, Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+        .args(arguments)
+        .arg("--json")
+        .env_clear()
+        .output()
+        .expect("the binary was built");
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let line = text.lines().last().expect("a last line");
+    (
+        output.status.code(),
+        serde_json::from_str(line).expect("JSON"),
+    )
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// A directory with ten blocks of 8 KiB.
+fn filled() -> TempDir {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let trace = dir.path().join("trace.jsonl");
+    let mut file = fs::File::create(&trace).expect("a trace");
+    for number in 0..10 {
+        let line = format!(
+            r#"{{"timestamp": {number}, "input_length": 512, "output_length": 1, "hash_ids": [{number}]}}"#
+        );
+        writeln!(file, "{line}").expect("it takes a line");
+    }
+    let ssd = dir.path().join("ssd");
+    fs::create_dir(&ssd).expect("a directory");
+    let ssd = format!("--ssd={}:64MiB", ssd.display());
+    let arguments = [
+        "replay",
+        "--trace",
+        text(&trace),
+        "--dram=1MiB",
+        "--block-bytes=8KiB",
+        &ssd,
+    ];
+    let (code, report) = run(&arguments);
+    assert_eq!(code, Some(0), "{report}");
+    dir
+}
+
+#[test]
+fn a_sound_directory_is_listed_proved_and_dumped() {
+    let dir = filled();
+    let ssd = dir.path().join("ssd");
+    let (code, report) = run(&["ssd", "inspect", text(&ssd)]);
+    assert_eq!(code, Some(0), "{report}");
+    let objects = report["objects"].as_u64().expect("a count");
+    assert!(objects >= 10, "{report}");
+    assert_eq!(report["foreign"], Value::from(Vec::<Value>::new()));
+
+    let (code, proved) = run(&["ssd", "verify", text(&ssd)]);
+    assert_eq!(code, Some(0), "{proved}");
+    assert_eq!(proved["bytes"], report["bytes"]);
+
+    let (code, list) = run(&["ssd", "dump", text(&ssd), "--limit=3"]);
+    assert_eq!((code, &list["truncated"]), (Some(0), &true.into()));
+    let first = &list["objects"][0];
+    let key = first["key"].as_str().expect("a key");
+    let value = dir.path().join("value");
+    let output = format!("--output={}", value.display());
+    let (code, dumped) = run(&["ssd", "dump", text(&ssd), "--key", key, &output]);
+    assert_eq!(code, Some(0), "{dumped}");
+    let bytes = fs::read(&value).expect("it was written");
+    assert_eq!(Some(bytes.len() as u64), first["len"].as_u64());
+    let sum = format!("{:08x}", ziggurat_base::Crc32::of(&bytes).0);
+    assert_eq!(first["crc32"], sum.as_str());
+
+    let (code, _) = run(&["ssd", "dump", text(&ssd), "--key=nobody", &output]);
+    assert_eq!(code, Some(3));
+    let (code, cleared) = run(&["ssd", "gc", text(&ssd)]);
+    assert_eq!(code, Some(0), "{cleared}");
+    assert_eq!(cleared["objects"].as_u64(), Some(objects), "{cleared}");
+    let (code, proved) = run(&["ssd", "verify", text(&ssd)]);
+    assert_eq!(code, Some(0), "{proved}");
+}
+
+#[test]
+fn a_flipped_byte_is_named_by_file_offset_and_key() {
+    let dir = filled();
+    let ssd = dir.path().join("ssd");
+    let (_, list) = run(&["ssd", "dump", text(&ssd)]);
+    let object = &list["objects"][4];
+    let name = format!("{}.log", object["file"].as_str().expect("a file"));
+    let at = object["offset"].as_u64().expect("an offset") + 100;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(ssd.join(&name))
+        .expect("the file of the object");
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("it is there");
+    file.write_all_at(&[byte[0] ^ 1], at)
+        .expect("it can be damaged");
+
+    let (code, report) = run(&["ssd", "verify", text(&ssd)]);
+    assert_eq!(code, Some(1), "{report}");
+    let faults = report["faults"].as_array().expect("faults");
+    assert_eq!(faults.len(), 1, "{report}");
+    assert_eq!(faults[0]["file"], name.as_str());
+    assert_eq!(faults[0]["offset"], object["offset"]);
+    assert_eq!(faults[0]["key"], object["key"]);
+
+    let key = object["key"].as_str().expect("a key");
+    let (code, refused) = run(&["ssd", "dump", text(&ssd), "--key", key, "--output=-"]);
+    assert_eq!(code, Some(1), "{refused}");
+    assert_eq!(refused["error"]["name"], "CHECKSUM_MISMATCH");
+}
+
+#[test]
+fn what_is_no_directory_of_the_store_is_left_as_it_is() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    for what in ["inspect", "verify", "dump", "gc"] {
+        let (code, report) = run(&["ssd", what, text(dir.path())]);
+        assert_eq!(code, Some(2), "{report}");
+        let told = report["error"]["what"].as_str().expect("words");
+        assert!(
+            told.contains(text(dir.path())) && told.contains("--ssd"),
+            "{told}"
+        );
+        let (code, report) = run(&["ssd", what, text(&dir.path().join("nothing"))]);
+        assert_eq!(code, Some(2), "{report}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0);
+}
+
+#[test]
+fn a_directory_that_is_served_is_refused() {
+    let dir = filled();
+    let ssd = dir.path().join("ssd");
+    let lock = OpenOptions::new()
+        .write(true)
+        .open(ssd.join("lock"))
+        .expect("the lock of the directory");
+    lock.lock().expect("nobody serves it");
+    for what in ["inspect", "verify", "dump", "gc"] {
+        let (code, report) = run(&["ssd", what, text(&ssd)]);
+        assert_eq!(code, Some(1), "{report}");
+        assert_eq!(report["error"]["name"], "FILE_LOCK_FAIL", "{report}");
+    }
+}
