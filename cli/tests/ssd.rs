@@ -156,3 +156,39 @@ fn a_directory_that_is_served_is_refused() {
         assert_eq!(report["error"]["name"], "FILE_LOCK_FAIL", "{report}");
     }
 }
+
+#[test]
+fn a_directory_that_cannot_be_used_is_named_before_anything_is_made() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let file = dir.path().join("file");
+    fs::write(&file, "x").expect("a file");
+    let none = dir.path().join("none");
+    let twice = format!("{0}:64MiB,{0}/.", text(dir.path()));
+    let small = format!("{}:0", text(dir.path()));
+    let large = format!("{}:900000TiB", text(dir.path()));
+    let cases = [
+        (text(&none), 2, "FILE_NOT_FOUND", "none"),
+        (text(&file), 1, "FILE_OPEN_FAIL", "file"),
+        (&twice, 2, "INVALID_PARAMS", "give each once"),
+        (&small, 2, "INVALID_PARAMS", "0B"),
+        (&large, 2, "INVALID_PARAMS", "900000TiB"),
+    ];
+    for (ssd, exit, name, told) in cases {
+        let ssd = format!("--ssd={ssd}");
+        let serve = ["rpc", "data", "admin"].map(|port| format!("--{port}-address=127.0.0.1:0"));
+        for (start, ports) in [("demo", &[][..]), ("serve", &serve)] {
+            let mut arguments = vec![start, "--dram=4MiB", &ssd];
+            arguments.extend(ports.iter().map(String::as_str));
+            let (code, report) = run(&arguments);
+            assert_eq!(
+                (code, &report["error"]["name"]),
+                (Some(exit), &name.into()),
+                "{report}"
+            );
+            let what = report["error"]["what"].as_str().expect("words");
+            assert!(what.contains(told), "{start} {ssd}: {what}");
+        }
+    }
+    let left: Vec<_> = fs::read_dir(dir.path()).expect("listed").collect();
+    assert!(!none.exists(), "{left:?}");
+}

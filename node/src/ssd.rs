@@ -2,6 +2,7 @@
 
 use crate::keeper::Directory;
 use std::{
+    collections::BTreeMap,
     fmt,
     fs::{File, TryLockError},
     path::{Path, PathBuf},
@@ -61,6 +62,30 @@ impl FromStr for SsdPath {
     }
 }
 
+impl SsdPath {
+    /// Whether each is a directory, and none is named twice. To be asked before anything is made in one of them: a path
+    /// that is wrong by a letter, or whose disk is not mounted, must not become a directory elsewhere.
+    ///
+    /// # Errors
+    /// `FileNotFound`, `FileOpenFail` or `InvalidParams`, naming the path.
+    pub fn check_all(paths: &[Self]) -> Result<()> {
+        let mut places = BTreeMap::new();
+        for Self { path, .. } in paths {
+            ziggurat_io::check_directory(path)?;
+            let place = path.canonicalize().unwrap_or_else(|_| path.clone());
+            if let Some(before) = places.insert(place, path) {
+                let what = format!(
+                    "the SSD directories {} and {} are the same: give each once",
+                    before.display(),
+                    path.display()
+                );
+                return Err(Error::new(Code::InvalidParams, what));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// All directories of a process, and how they are served.
 #[derive(Clone, Debug)]
 pub struct SsdOptions {
@@ -113,6 +138,7 @@ impl SsdOptions {
         if self.directories.is_empty() {
             return Ok(Vec::new());
         }
+        SsdPath::check_all(&self.directories)?;
         let pool = Pool::new(self.staging.0)?;
         let mut opened = Vec::new();
         for (number, ssd) in self.directories.iter().enumerate() {
@@ -215,7 +241,19 @@ fn fresh() -> Result<DirectoryId> {
 #[cfg(test)]
 mod tests {
     use super::SsdPath;
-    use ziggurat_base::ByteCount;
+    use ziggurat_base::{ByteCount, Code};
+
+    #[test]
+    fn a_directory_is_there_and_named_once() {
+        let paths = |names: &[&str]| -> Vec<SsdPath> {
+            names.iter().map(|name| name.parse().unwrap()).collect()
+        };
+        let code = |names: &[&str]| SsdPath::check_all(&paths(names)).map_err(|e| e.code());
+        assert_eq!(code(&["src"]), Ok(()));
+        assert_eq!(code(&["src", "./src"]), Err(Code::InvalidParams));
+        assert_eq!(code(&["src", "nowhere"]), Err(Code::FileNotFound));
+        assert_eq!(code(&["Cargo.toml"]), Err(Code::FileOpenFail));
+    }
 
     #[test]
     fn a_directory_may_have_a_size() {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 use ziggurat_base::Result;
 use ziggurat_master::{Master, MasterOptions};
-use ziggurat_node::{Node, NodeOptions};
+use ziggurat_node::{Node, NodeOptions, SsdPath};
 
 /// Both halves; the node's master is filled in.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ impl Served {
     /// # Errors
     /// As [`Master::start`] and [`Node::start`].
     pub async fn start(options: ServeOptions) -> Result<Self> {
+        // Before the master makes its state directory in one of them.
+        SsdPath::check_all(&options.node.ssd.directories)?;
         let master = Master::start(options.master).await?;
         let node = NodeOptions {
             master: master.address().to_string(),

@@ -148,6 +148,7 @@ impl Tiers {
         let Some(first) = self.ssd.first() else {
             return Ok(());
         };
+        SsdPath::check_all(&self.ssd)?;
         let here = Origin {
             seed,
             block_bytes: block_bytes.0,

@@ -23,4 +23,4 @@ mod uring;
 
 pub use buffer::{Buffer, Pool};
 pub use disk::{Disk, File, FileStat, Flight, Geometry, Landed, Request, Space};
-pub use open::{Choice, Direct, EngineKind, Options, Report, open, open_to_read};
+pub use open::{Choice, Direct, EngineKind, Options, Report, check_directory, open, open_to_read};

@@ -182,6 +182,28 @@ pub fn open(path: &Path, pool: &Pool, options: &Options) -> Result<(Arc<dyn Disk
     Ok((Arc::new(disk), report))
 }
 
+/// Whether a path leads to a directory.
+///
+/// # Errors
+/// [`Code::FileNotFound`] when it leads nowhere, [`Code::FileOpenFail`] when to something else; both say what to do.
+pub fn check_directory(path: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(path).map_err(|cause| match cause.kind() {
+        std::io::ErrorKind::NotFound => {
+            let what = format!(
+                "the directory {} does not exist; make it, or name another",
+                path.display()
+            );
+            Error::new(Code::FileNotFound, what)
+        }
+        _ => probe::unusable(path, &cause),
+    })?;
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    let what = format!("{} is a file; name a directory", path.display());
+    Err(Error::new(Code::FileOpenFail, what))
+}
+
 /// Opens a directory as a disk on which nothing can be changed: also one on a filesystem that is read-only, and one that
 /// somebody else serves. Reads pass through the page cache, from which the files are dropped first.
 ///
@@ -190,7 +212,7 @@ pub fn open(path: &Path, pool: &Pool, options: &Options) -> Result<(Arc<dyn Disk
 pub fn open_to_read(path: &Path, pool: &Pool) -> Result<Arc<dyn Disk>> {
     /// Requests under way.
     const THREADS: u32 = 4;
-    probe::check_directory(path)?;
+    check_directory(path)?;
     let geometry = Geometry {
         memory: 1,
         block: probe::BLOCK_MIN,

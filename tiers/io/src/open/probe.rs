@@ -1,6 +1,6 @@
 //! A small file on which a directory's abilities are tried. It is gone when the value is.
 
-use super::Direct;
+use super::{Direct, check_directory};
 use crate::{
     answer::answer,
     buffer::{Buffer, Pool},
@@ -228,25 +228,7 @@ fn is_no_room(cause: &io::Error) -> bool {
     matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
-pub(super) fn check_directory(path: &Path) -> Result<()> {
-    let metadata = fs::metadata(path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotFound => {
-            let what = format!(
-                "the directory {} does not exist; make it, or name another",
-                path.display()
-            );
-            Error::new(Code::FileNotFound, what)
-        }
-        _ => unusable(path, &cause),
-    })?;
-    if metadata.is_dir() {
-        return Ok(());
-    }
-    let what = format!("{} is a file; name a directory", path.display());
-    Err(Error::new(Code::FileOpenFail, what))
-}
-
-fn unusable(path: &Path, cause: &io::Error) -> Error {
+pub(super) fn unusable(path: &Path, cause: &io::Error) -> Error {
     let mend = match cause.raw_os_error() {
         Some(libc::EROFS) => "mount it for writing, or name another",
         Some(libc::EACCES | libc::EPERM) => {
