@@ -163,7 +163,8 @@ fn a_directory_that_cannot_be_used_is_named_before_anything_is_made() {
     let file = dir.path().join("file");
     fs::write(&file, "x").expect("a file");
     let none = dir.path().join("none");
-    let twice = format!("{0}:64MiB,{0}/.", text(dir.path()));
+    fs::create_dir(dir.path().join("sub")).expect("a directory");
+    let twice = format!("{0}:64MiB,{0}/sub/..", text(dir.path()));
     let small = format!("{}:0", text(dir.path()));
     let large = format!("{}:900000TiB", text(dir.path()));
     let cases = [
