@@ -3,10 +3,11 @@
 use serde_json::Value;
 use std::{
     fs::{self, OpenOptions},
-    io::Write as _,
     os::unix::fs::FileExt as _,
-    path::Path,
-    process::Command,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
 };
 use tempfile::TempDir;
 
@@ -29,17 +30,24 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// A trace of `count` requests for one block each, none of them twice.
+fn trace(dir: &Path, count: u64) -> PathBuf {
+    let trace = dir.join("trace.jsonl");
+    let mut lines = String::new();
+    for number in 0..count {
+        lines += &format!(
+            r#"{{"timestamp": {number}, "input_length": 512, "output_length": 1, "hash_ids": [{number}]}}"#
+        );
+        lines.push('\n');
+    }
+    fs::write(&trace, lines).expect("a trace");
+    trace
+}
+
 /// A directory with ten blocks of 8 KiB.
 fn filled() -> TempDir {
     let dir = tempfile::tempdir().expect("a scratch directory");
-    let trace = dir.path().join("trace.jsonl");
-    let mut file = fs::File::create(&trace).expect("a trace");
-    for number in 0..10 {
-        let line = format!(
-            r#"{{"timestamp": {number}, "input_length": 512, "output_length": 1, "hash_ids": [{number}]}}"#
-        );
-        writeln!(file, "{line}").expect("it takes a line");
-    }
+    let trace = trace(dir.path(), 10);
     let ssd = dir.path().join("ssd");
     fs::create_dir(&ssd).expect("a directory");
     let ssd = format!("--ssd={}:64MiB", ssd.display());
@@ -192,4 +200,56 @@ fn a_directory_that_cannot_be_used_is_named_before_anything_is_made() {
     }
     let left: Vec<_> = fs::read_dir(dir.path()).expect("listed").collect();
     assert!(!none.exists(), "{left:?}");
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "another process tells nothing but by the files that it makes"
+)]
+fn a_replay_that_was_killed_goes_on_with_what_it_had_written() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let trace = trace(dir.path(), 3000);
+    let ssd = dir.path().join("ssd");
+    fs::create_dir(&ssd).expect("a directory");
+    let place = format!("--ssd={}:512MiB", ssd.display());
+    let arguments = [
+        "replay",
+        "--trace",
+        text(&trace),
+        "--dram=8MiB",
+        "--block-bytes=64KiB",
+        &place,
+    ];
+    let mut first = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+        .args(arguments)
+        .env_clear()
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the binary was built");
+    // The second file is begun when the first is full.
+    while !ssd.join("00000002.log").exists() {
+        let ended = first.try_wait().expect("it is ours");
+        assert!(ended.is_none(), "it ended before it had filled a file");
+        thread::sleep(Duration::from_millis(1));
+    }
+    first.kill().expect("it is ours");
+    first.wait().expect("it is ours");
+
+    let (code, report) = run(&arguments);
+    assert_eq!(code, Some(0), "{report}");
+    assert_eq!(
+        (&report["wrong_bytes"], &report["errors"]),
+        (&0.into(), &0.into()),
+        "{report}"
+    );
+    let recovered = report["recovered_objects"].as_u64().expect("a count");
+    assert!(
+        recovered > 100,
+        "most of a file of 64 MiB was told and kept: {report}"
+    );
+    let hits = report["hits"]["ssd"].as_u64().expect("a count");
+    assert!(hits > 100, "{report}");
+    let (code, proved) = run(&["ssd", "verify", text(&ssd)]);
+    assert_eq!(code, Some(0), "{proved}");
 }

@@ -8,7 +8,18 @@ use std::{
 use ziggurat_base::{Code, Error, Result};
 use ziggurat_io::{File, Pool, Request, disk::Landed};
 
-use super::format::PAGE;
+use super::format::{PAGE, file::FIRST_BATCH};
+
+/// Whether nothing was ever written to a file whose first pages are `start`: it was being made when the process ended. A
+/// head that was lost has a batch behind it, for it is durable before the first batch is written.
+pub(super) async fn is_blank(file: &dyn File, pool: &Pool, start: &[u8]) -> Result<bool> {
+    let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+    if !is_zero(start) {
+        return Ok(false);
+    }
+    let first = FIRST_BATCH + PAGE <= file.len();
+    Ok(!first || is_zero(&read_long(file, pool, FIRST_BATCH, PAGE).await?))
+}
 
 #[derive(Debug, Default)]
 struct Progress {

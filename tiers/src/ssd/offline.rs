@@ -93,14 +93,18 @@ async fn identity_of(disk: &dyn Disk) -> Result<DirectoryId> {
     Ok(Identity::decode(&bytes)?.directory)
 }
 
+/// The records of a file; `None` for one that was being made when the process ended.
 async fn read_file(
     disk: &dyn Disk,
     directory: DirectoryId,
     number: u32,
-) -> Result<(std::sync::Arc<dyn File>, scan::Contents)> {
+) -> Result<Option<scan::Contents>> {
     let file = disk.open(&file_name(number)).await?;
     let start = FIRST_BATCH.min(file.len() / PAGE * PAGE);
     let start = logfile::read_long(&*file, disk.pool(), 0, start).await?;
+    if logfile::is_blank(&*file, disk.pool(), &start).await? {
+        return Ok(None);
+    }
     let head = FileHead::decode(&start)?;
     if head.directory != directory || head.number != number {
         return Err(Error::new(
@@ -111,8 +115,7 @@ async fn read_file(
             ),
         ));
     }
-    let contents = scan::contents(disk, number, &*file, &start).await?;
-    Ok((file, contents))
+    scan::contents(disk, number, &*file, &start).await.map(Some)
 }
 
 async fn contents(disk: &dyn Disk) -> Result<Contents> {
@@ -146,7 +149,8 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
             trouble: None,
         };
         match read_file(disk, directory, number).await {
-            Ok((_, contents)) => {
+            Ok(None) => {}
+            Ok(Some(contents)) => {
                 faults.extend(scan_faults(&row.name, &contents));
                 row.sealed = contents.sealed;
                 counts.insert(number, contents.records.len() as u64);

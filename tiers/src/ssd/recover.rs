@@ -132,6 +132,11 @@ impl SsdTier {
         let pool = self.disk.pool();
         let start =
             logfile::read_long(&*file, pool, 0, FIRST_BATCH.min(file.len() / PAGE * PAGE)).await?;
+        if logfile::is_blank(&*file, pool, &start).await? {
+            drop(file);
+            self.disk.remove(&file_name(number)).await?;
+            return self.disk.sync_names().await;
+        }
         let head = FileHead::decode(&start)?;
         if head.directory != self.directory || head.number != number {
             return Err(Error::new(

@@ -1,6 +1,6 @@
 //! Looking at a directory that nobody serves.
 
-use super::rig::{Object, Rig};
+use super::rig::{Object, Rig, options};
 use std::task::{Context, Poll, Waker};
 use ziggurat_base::{CHUNK, Ticket, hash::Dice};
 use ziggurat_io::mem::MemDisk;
@@ -134,6 +134,19 @@ fn a_batch_that_cannot_be_read_any_more_is_a_gap() {
     assert_eq!((faults[0].offset, &faults[0].object), (header, &None));
     let rig = rig.restart();
     assert!(!rig.tier.holds(Ticket(1)) && rig.tier.holds(Ticket(2)));
+}
+
+#[test]
+fn a_file_that_was_being_made_is_no_fault_and_goes() {
+    let (rig, objects) = filled();
+    let disk = rig.disk.kill(&mut Dice::new(0));
+    pollster::block_on(ziggurat_io::Disk::create(&disk, "00000009.log", 1 << 20)).unwrap();
+    assert_eq!(verify(&disk), []);
+    let rig = Rig::on(disk, options()).unwrap();
+    assert_eq!(rig.recovered.remarks, Vec::<String>::new());
+    assert_eq!(rig.get(&objects[0]).unwrap(), objects[0].payload());
+    let names = pollster::block_on(ziggurat_io::Disk::list(&rig.disk)).unwrap();
+    assert!(names.iter().all(|file| file.name != "00000009.log"));
 }
 
 #[test]

@@ -234,6 +234,7 @@ fn foreign_log_files_are_refused_or_left_alone() {
     let rig = Rig::new();
     let disk = rig.disk.kill(&mut Dice::new(0));
     pollster::block_on(disk.create("00000009.log", 8192)).unwrap();
+    disk.rot("00000009.log", 0..100, &mut Dice::new(0)).unwrap();
     let again = Rig::on(disk, options()).unwrap();
     assert!(again.recovered.remarks[0].contains("00000009.log is left alone"));
     let names = pollster::block_on(again.disk.list()).unwrap();
