@@ -24,6 +24,7 @@ use walk::Walk;
 use ziggurat_base::{
     CHUNK, Clock, Code, Crc32, Error, Extent, MemberId, Placement, Result, SegmentId, Ticket,
     checksum::{Summer, chunk_count, table_len},
+    copy::Caching,
     frame::{Span, TokenSpan},
     memory::Region,
 };
@@ -32,6 +33,10 @@ use ziggurat_engine::{
     port::{Access, Host, ReadOp, ReadSlot, ReadSums, WriteOp, WriteSlot},
     shelf::{Shelf, WriteId},
 };
+
+/// From this length on half of the second-level cache is gone when the last byte arrives: reading afterwards is no faster
+/// from there than from memory.
+const BYPASS_MIN: u64 = 1 << 20;
 
 /// See the module.
 #[derive(Debug)]
@@ -284,13 +289,14 @@ impl DramTier {
         let access = access(op.ticket, op.source);
         let touched = to_read(placement, op.offset, len);
         let region = self.look_up(access, &touched)?;
+        let caching = caching(len);
         let mut walk = Walk::new(&placement.extents, op.offset, len);
         let mut summer = Summer::default();
         let mut rest = &mut *op.into;
         while !rest.is_empty() {
             let piece = walk.piece(rest.len());
             let (now, later) = rest.split_at_mut(piece.len as usize);
-            summer.push(region.copy_out(piece.offset, now)?, now.len());
+            summer.push(region.copy_out(piece.offset, now, caching)?, now.len());
             walk.advance(piece.len);
             rest = later;
         }
@@ -474,11 +480,20 @@ fn touched(
         .into()
 }
 
+/// What a reader finds faster afterwards: small payloads in the cache, large ones in memory.
+fn caching(len: u64) -> Caching {
+    if len < BYPASS_MIN {
+        Caching::Fill
+    } else {
+        Caching::Bypass
+    }
+}
+
 fn table_of(region: &Region, placement: &Placement) -> Result<Vec<u8>> {
     let Some(check) = placement.check else {
         return Ok(Vec::new());
     };
     let mut table = vec![0; check.len as usize];
-    region.copy_out(check.offset, &mut table)?;
+    region.copy_out(check.offset, &mut table, Caching::Fill)?;
     Ok(table)
 }

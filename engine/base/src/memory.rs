@@ -7,7 +7,7 @@
 
 use crate::{
     Code, Crc32, Error,
-    copy::{raw_copy_and_sum, raw_stream_and_sum},
+    copy::{Caching, raw_copy_and_sum, raw_stream_and_sum},
 };
 use std::{ffi::CString, io, os::fd::FromRawFd, os::fd::OwnedFd, ptr::NonNull};
 
@@ -108,10 +108,15 @@ impl Region {
     ///
     /// # Errors
     /// [`Code::InvalidReplica`] when the range is not inside the region.
-    pub fn copy_out(&self, offset: u64, target: &mut [u8]) -> Result<Crc32, Error> {
+    pub fn copy_out(
+        &self,
+        offset: u64,
+        target: &mut [u8],
+        caching: Caching,
+    ) -> Result<Crc32, Error> {
         let source = self.window(offset, target.len())?;
         // SAFETY: the window is inside the mapping, `target` is a unique borrow outside of it.
-        Ok(unsafe { raw_copy_and_sum(target.as_mut_ptr(), source, target.len()) })
+        Ok(unsafe { raw_copy_and_sum(target.as_mut_ptr(), source, target.len(), caching) })
     }
 
     /// Lends `len` bytes at `offset` to `fill`, which writes into them: for bytes that the kernel lays down, as a read
@@ -162,7 +167,7 @@ impl Region {
         let mut at = 0;
         while at < len {
             let here = (len - at).min(step.len() as u64) as usize;
-            self.copy_out(offset + at, &mut step[..here])?;
+            self.copy_out(offset + at, &mut step[..here], Caching::Fill)?;
             crc = crc.then(&step[..here]);
             at += here as u64;
         }
@@ -301,7 +306,7 @@ fn bind_to_node(base: *mut libc::c_void, len: usize, node: u32) -> Result<(), Er
 #[cfg(test)]
 mod tests {
     use super::{Region, RegionOptions};
-    use crate::{Code, Crc32};
+    use crate::{Code, Crc32, copy::Caching};
 
     fn region(len: u64) -> Region {
         Region::create(&RegionOptions {
@@ -319,7 +324,7 @@ mod tests {
         let sum = region.copy_in(77, &bytes).unwrap();
         assert_eq!(sum, Crc32::of(&bytes));
         let mut back = vec![0; bytes.len()];
-        assert_eq!(region.copy_out(77, &mut back).unwrap(), sum);
+        assert_eq!(region.copy_out(77, &mut back, Caching::Fill).unwrap(), sum);
         assert_eq!(back, bytes);
         assert_eq!(region.sum(77, bytes.len() as u64).unwrap(), sum);
     }

@@ -13,6 +13,7 @@ use std::{
 use ziggurat_base::{
     Clock, Code, Crc32, Error, Extent, Extents, Placement, Result, SegmentId, Ticket,
     checksum::Summer,
+    copy::Caching,
     frame::{Span, TokenSpan},
     memory::Region,
 };
@@ -257,7 +258,8 @@ impl ReadSlot for TokenRead {
         let at = &self.at;
         if let Some(laid) = self.laid {
             let mut table = vec![0; laid.len as usize];
-            self.region.copy_out(laid.offset, &mut table)?;
+            self.region
+                .copy_out(laid.offset, &mut table, Caching::Fill)?;
             return Ok(table);
         }
         let sums = sum(&self.region, &at.placement.extents, at.offset, at.len)?;
