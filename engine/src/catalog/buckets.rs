@@ -33,26 +33,28 @@ impl Buckets {
         self.slots.len() - 1
     }
 
-    /// Slots in use from the place of `hash` on, with their positions.
-    fn probe(&self, hash: u32) -> impl Iterator<Item = (usize, u64)> {
-        let len = self.slots.len();
-        let start = if len == 0 {
-            0
-        } else {
-            hash as usize & self.mask()
-        };
-        let wrapped = (0..len).map(move |step| (start + step) & (len - 1));
-        wrapped
-            .map(|at| (at, self.slots[at]))
-            .take_while(|(_, slot)| *slot != EMPTY)
+    /// The first slot of this hash that `same` accepts: its position and its row. There is always an empty slot to end at.
+    #[inline]
+    fn position(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<(usize, u32)> {
+        // Without slots this is no position of any.
+        let mask = self.slots.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = *self.slots.get(at)?;
+            if slot == EMPTY {
+                return None;
+            }
+            if hash_of(slot) == hash && same(row_of(slot)) {
+                return Some((at, row_of(slot)));
+            }
+            at = (at + 1) & mask;
+        }
     }
 
     /// The first row of this hash that `same` accepts.
     #[inline]
     pub(super) fn find(&self, hash: u32, same: impl Fn(u32) -> bool) -> Option<u32> {
-        let mut hits = self.probe(hash).filter(|(_, slot)| hash_of(*slot) == hash);
-        hits.find(|(_, slot)| same(row_of(*slot)))
-            .map(|(_, slot)| row_of(slot))
+        self.position(hash, same).map(|(_, row)| row)
     }
 
     /// Where a look-up of `hash` will begin.
@@ -90,8 +92,7 @@ impl Buckets {
 
     /// Removes a row that is there.
     pub(super) fn remove(&mut self, hash: u32, row: u32) {
-        let wanted = slot(hash, row);
-        let found = self.probe(hash).find(|(_, slot)| *slot == wanted);
+        let found = self.position(hash, |other| other == row);
         let (mut gap, _) = found.expect("a row in use is in its table");
         let mask = self.mask();
         let mut next = gap;

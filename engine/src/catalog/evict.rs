@@ -11,6 +11,9 @@ use ziggurat_base::Timestamp;
 /// Objects evicted ahead of need by one `put_start`: the writers share the work, and none waits long.
 const AHEAD_MAX: u32 = 64;
 
+/// Steps that freeing one cooled replica counts for: the free space around it may lie anywhere in memory.
+const COOL_STEPS: u32 = 2;
+
 /// What a step towards room has given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
@@ -110,7 +113,7 @@ impl Catalog {
     pub(super) fn cool(&mut self, now: Timestamp, steps: &mut Steps) -> bool {
         let mut freed = false;
         while let Some(entry) = self.cooling.records.first_entry() {
-            if entry.key().0 > now || !steps.take() {
+            if entry.key().0 > now || !steps.take_many(COOL_STEPS) {
                 break;
             }
             for record in entry.remove() {

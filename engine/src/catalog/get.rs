@@ -36,45 +36,59 @@ impl Catalog {
             keys.keys.len() <= BATCH_MAX,
             "the caller splits larger batches"
         );
+        if let [key] = keys.keys {
+            // What lies by the number of its row is asked for at once.
+            let probe = Probe::new(keys.tenant, *key);
+            let guess = self.ask_for_row(probe);
+            let row = self.table.find_guessed(guess, probe);
+            return each(self, 0, probe, row);
+        }
         for (number, group) in keys.keys.chunks(GROUP).enumerate() {
             let mut probes = [Probe::new(keys.tenant, group[0]); GROUP];
             for (probe, key) in probes.iter_mut().zip(group).skip(1) {
                 *probe = Probe::new(keys.tenant, *key);
             }
             let probes = &probes[..group.len()];
-            if group.len() > 1 {
-                self.prefetch(probes, ahead);
-            }
-            for (index, probe) in probes.iter().enumerate() {
-                let row = self.table.find(*probe);
+            let guesses = self.ask_for_group(probes, ahead);
+            for (index, (probe, guess)) in probes.iter().zip(guesses).enumerate() {
+                let row = self.table.find_guessed(guess, *probe);
                 each(self, number * GROUP + index, *probe, row);
             }
         }
     }
 
-    fn prefetch(&self, probes: &[Probe<'_>], ahead: Ahead) {
+    /// Brings everything that a group will look at into the cache, step by step; says which rows these probably are.
+    fn ask_for_group(&self, probes: &[Probe<'_>], ahead: Ahead) -> [Option<Row>; GROUP] {
         for probe in probes {
             self.table.prefetch(*probe);
         }
-        let mut rows = [None; GROUP];
-        for (row, probe) in rows.iter_mut().zip(probes) {
-            *row = self.table.guess(*probe);
-        }
-        for row in rows.iter().flatten() {
-            self.table.rows.prefetch(*row);
-            self.policy.prefetch(*row);
+        let mut guesses = [None; GROUP];
+        for (guess, probe) in guesses.iter_mut().zip(probes) {
+            *guess = self.ask_for_row(*probe);
         }
         if ahead == Ahead::Removal {
-            for row in rows.iter().flatten() {
-                self.policy.prefetch_removal(*row);
-                let head = self.table.head(*row);
-                if let Place::Inline { slot, offset } = head.place() {
-                    self.fleet
-                        .slot(slot)
-                        .space
-                        .prefetch_release(Extent::new(offset, head.len));
-                }
+            for row in guesses.iter().flatten() {
+                self.ask_behind_row(*row);
             }
+        }
+        guesses
+    }
+
+    /// Probably the row of a key; asks for what a look at the row takes.
+    fn ask_for_row(&self, probe: Probe<'_>) -> Option<Row> {
+        let row = self.table.guess(probe)?;
+        self.table.rows.prefetch(row);
+        self.policy.prefetch(row);
+        Some(row)
+    }
+
+    /// Asks for what the removal of a row that is in the cache touches.
+    fn ask_behind_row(&self, row: Row) {
+        self.policy.prefetch_removal(row);
+        let head = self.table.head(row);
+        if let Place::Inline { slot, offset } = head.place() {
+            let space = &self.fleet.slot(slot).space;
+            space.prefetch_release(Extent::new(offset, head.len));
         }
     }
 

@@ -73,6 +73,14 @@ impl Table {
         self.subs[sub].find(hash, |_| true).map(Row)
     }
 
+    /// The row of a key, most likely the one that [`Table::guess`] said before.
+    #[inline]
+    pub(crate) fn find_guessed(&self, guess: Option<Row>, probe: Probe<'_>) -> Option<Row> {
+        // A row that was freed meanwhile has no key.
+        let same = |row: &Row| self.rows.is(*row, probe.tenant, probe.key.bytes());
+        guess.filter(same).or_else(|| self.find(probe))
+    }
+
     /// Adds a key that is not there; `None` when there are no more row numbers.
     pub(crate) fn insert(&mut self, probe: Probe<'_>) -> Option<Row> {
         let row = self.rows.insert(probe.tenant, probe.key, probe.hash)?;

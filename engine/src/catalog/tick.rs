@@ -14,6 +14,9 @@ use ziggurat_base::{Ticket, Timestamp};
 /// Ticks further apart than this share of the members' time to live are a stall of our own.
 const STALL_SHARE: u32 = 4;
 
+/// Steps that giving up one write counts for: it looks at a dozen places that may lie anywhere in memory.
+const EXPIRY_STEPS: u32 = 4;
+
 /// What a tick has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticked {
@@ -84,6 +87,7 @@ impl Catalog {
             };
             after = *ticket;
             if now.since(open.started) >= release || !self.members.alive(open.writer) {
+                steps.take_many(EXPIRY_STEPS - 1);
                 self.stats.puts_expired += 1;
                 self.close(after, WriteEvent::Expire);
             }
