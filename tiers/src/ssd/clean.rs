@@ -8,10 +8,11 @@
 use super::{
     News, Options, SsdTier, State,
     append::{Item, Origin, file_name},
-    format::tomb::Tomb,
+    format::{PAGE, tomb::Tomb},
     gone,
     read::Wanted,
 };
+use futures_util::future::join_all;
 use std::collections::BTreeSet;
 use ziggurat_base::{Code, Job, Key, ObjectKey, Result, Ticket};
 use ziggurat_engine::{
@@ -23,8 +24,21 @@ use ziggurat_engine::{
 #[derive(Debug, PartialEq, Eq)]
 struct Victim {
     file: u32,
-    /// The versions that are copied forward.
-    survivors: Vec<Ticket>,
+    /// What is copied forward.
+    survivors: Vec<Survivor>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Survivor {
+    ticket: Ticket,
+    stored_len: u64,
+}
+
+/// A record on its way from one file to another.
+struct Copied {
+    held: Held,
+    names: OwnedNames,
+    bytes: Vec<u8>,
 }
 
 /// The share of a file below which its live records are worth a copy.
@@ -141,7 +155,7 @@ impl SsdTier {
         let victim = self.choose_survivors(file, whole);
         let mut rest = &victim.survivors[..];
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(GROUP));
+            let (now, later) = rest.split_at(self.batch_of(rest));
             if self.copy_forward(now).await.is_err() {
                 // Without room for copies the records go: a cache may forget, it must not stop.
                 break;
@@ -149,6 +163,16 @@ impl SsdTier {
             rest = later;
         }
         self.remove_files(BTreeSet::from([file])).await
+    }
+
+    /// How many of these fit into one batch: at least one.
+    fn batch_of(&self, survivors: &[Survivor]) -> usize {
+        let mut bytes = 0;
+        let fits = |survivor: &&Survivor| {
+            bytes += survivor.stored_len + PAGE;
+            bytes <= self.options.batch_bytes.0
+        };
+        survivors.iter().take_while(fits).count().max(1)
     }
 
     fn choose_survivors(&self, file: u32, whole: bool) -> Victim {
@@ -168,8 +192,14 @@ impl SsdTier {
             budget -= if fits { held.stored_len } else { 0 };
             fits
         };
-        let survivors = live.iter().filter(fits).map(|held| held.ticket).collect();
-        Victim { file, survivors }
+        let survivors = live.iter().filter(fits).map(|held| Survivor {
+            ticket: held.ticket,
+            stored_len: held.stored_len,
+        });
+        Victim {
+            file,
+            survivors: survivors.collect(),
+        }
     }
 
     /// Boxed, because an append may clean and so call itself.
@@ -177,41 +207,49 @@ impl SsdTier {
         Box::pin(self.append_batch(items, Origin::Cleaner))
     }
 
-    async fn copy_forward(&self, tickets: &[Ticket]) -> Result<()> {
-        for ticket in tickets {
-            let known = self.look(|holdings| {
-                let names = holdings.names(*ticket)?;
-                Some((holdings.find(*ticket)?, OwnedNames::of(&names)))
-            });
-            let Some((held, names)) = known else {
-                continue;
-            };
-            let Ok(found) = self.read_for_copy(&Wanted::whole(*ticket, held.len)).await else {
-                continue;
-            };
-            let bytes = found.bytes().to_vec();
-            drop(found);
-            let mut source = &bytes[..];
-            let item = Item {
+    /// Copies records into the open file, as one batch.
+    async fn copy_forward(&self, survivors: &[Survivor]) -> Result<()> {
+        let reads = survivors.iter().map(|survivor| self.lift(survivor.ticket));
+        let copies: Vec<Copied> = join_all(reads).await.into_iter().flatten().collect();
+        let mut sources: Vec<&[u8]> = copies.iter().map(|copied| &copied.bytes[..]).collect();
+        let with_sources = copies.iter().zip(&mut sources);
+        let mut items: Vec<Item<'_>> = with_sources
+            .map(|(Copied { held, names, .. }, source)| Item {
                 names: names.borrow(),
-                ticket: *ticket,
+                ticket: held.ticket,
                 len: held.len,
                 crc: held.crc,
                 hint: held.hint,
                 pinned: held.pinned,
-                source: &mut source,
-            };
-            let mut items = [item];
-            let append = self.append_copies(&mut items);
-            append.await.into_iter().collect::<Result<()>>()?;
+                source,
+            })
+            .collect();
+        if items.is_empty() {
+            return Ok(());
+        }
+        let append = self.append_copies(&mut items);
+        append.await.into_iter().collect::<Result<()>>()?;
+        let mut state = self.lock();
+        for Copied { held, .. } in &copies {
             let warmth = match self.options.policy {
                 PolicyKind::S3Fifo => held.heat.saturating_sub(1),
                 PolicyKind::Lru | PolicyKind::Fifo => 0,
             };
-            let mut state = self.lock();
-            (0..warmth).for_each(|_| state.holdings.touch(*ticket));
+            (0..warmth).for_each(|_| state.holdings.touch(held.ticket));
         }
         Ok(())
+    }
+
+    /// Reads a record for a copy; `None` when it has gone meanwhile, or is damaged. The buffer of the pool goes back at once:
+    /// the append behind it needs one of its own.
+    async fn lift(&self, ticket: Ticket) -> Option<Copied> {
+        let (held, names) = self.look(|holdings| {
+            let names = holdings.names(ticket)?;
+            Some((holdings.find(ticket)?, OwnedNames::of(&names)))
+        })?;
+        let found = self.read_for_copy(&Wanted::whole(ticket, held.len)).await;
+        let bytes = found.ok()?.bytes().to_vec();
+        Some(Copied { held, names, bytes })
     }
 
     /// Takes files out of the index and off the disk, and tells what went with them once they are off for good.
@@ -269,9 +307,6 @@ impl State {
         older
     }
 }
-
-/// Survivors that are copied between two looks at what else there is to do.
-const GROUP: usize = 16;
 
 /// The file with the least that lives in it, if that is little enough.
 fn mostly_dead(options: &Options, files: &[(u32, FileUse)], share: f64) -> Option<u32> {
