@@ -7,6 +7,7 @@ mod machine;
 mod memory;
 mod network;
 mod processor;
+mod ssd;
 
 pub(crate) use machine::Machine;
 
@@ -83,6 +84,7 @@ pub(crate) fn examine(machine: &Machine, settings: &Settings) -> Vec<Check> {
         kernel::io_uring(machine),
         network::congestion_control(machine),
     ];
+    checks.extend(ssd::directories(settings));
     checks.extend(network::ports(settings));
     checks.push(processor::checksums());
     checks.push(processor::streaming());

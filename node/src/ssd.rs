@@ -12,7 +12,7 @@ use std::{
 use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Clock, Code, DirectoryId, Error, Result};
 use ziggurat_engine::evict::PolicyKind;
-use ziggurat_io::{Pool, open::Options as DiskOptions};
+use ziggurat_io::{Pool, Report, Space, open::Options as DiskOptions};
 use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier};
 
 /// The name of the file that tells two processes apart.
@@ -86,6 +86,15 @@ impl SsdPath {
     }
 }
 
+/// What a directory can do, without serving it.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Which engine would drive it, and why none better.
+    pub engine: Report,
+    /// Bytes of its filesystem that are free, and all.
+    pub space: Space,
+}
+
 /// All directories of a process, and how they are served.
 #[derive(Clone, Debug)]
 pub struct SsdOptions {
@@ -130,6 +139,23 @@ pub struct Opened {
 }
 
 impl SsdOptions {
+    /// Tries what each directory can do, one after the other; a small file is made in each and removed.
+    ///
+    /// # Errors
+    /// The outer one when there is no memory for the staging pool; the others as [`SsdOptions::open`].
+    pub fn look(&self) -> Result<Vec<Result<Look>>> {
+        if self.directories.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pool = Pool::new(self.staging.0)?;
+        let look = |ssd: &SsdPath| {
+            let (disk, engine) = ziggurat_io::open(&ssd.path, &pool, &self.disk)?;
+            let space = pollster::block_on(disk.space())?;
+            Ok(Look { engine, space })
+        };
+        Ok(self.directories.iter().map(look).collect())
+    }
+
     /// Opens every directory, under segments named `prefix` and a number. Blocks until what is there has been recovered.
     ///
     /// # Errors

@@ -18,8 +18,8 @@ Examples:
 
 /// Check whether this machine is fit for the configuration
 ///
-/// Looks at memory, huge pages, NUMA nodes, limits, kernel features, congestion control, ports, the processor and the
-/// state directory, and says for each what to do. Changes nothing. Exit code 1 when something would keep the
+/// Looks at memory, huge pages, NUMA nodes, limits, kernel features, SSD directories, congestion control, ports, the
+/// processor and the state directory, and says for each what to do. Leaves nothing behind. Exit code 1 when something would keep the
 /// configuration from working.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]

@@ -60,7 +60,8 @@ impl Node {
         }
     }
 
-    fn ssd(&self) -> SsdOptions {
+    /// The SSD directories of this node.
+    pub(crate) fn ssd(&self) -> SsdOptions {
         SsdOptions {
             directories: self
                 .ssd
