@@ -187,8 +187,7 @@ impl SsdTier {
         live.sort_by_key(|held| (!held.pinned, std::cmp::Reverse(held.heat)));
         let stays = |held: &Held| held.pinned || (copies && (whole || held.heat > 0));
         let fits = |held: &&Held| {
-            let small = held.stored_len <= self.options.batch_bytes.0;
-            let fits = stays(held) && small && held.stored_len <= budget;
+            let fits = stays(held) && held.stored_len <= budget;
             budget -= if fits { held.stored_len } else { 0 };
             fits
         };
@@ -240,15 +239,16 @@ impl SsdTier {
         Ok(())
     }
 
-    /// Reads a record for a copy; `None` when it has gone meanwhile, or is damaged. The buffer of the pool goes back at once:
-    /// the append behind it needs one of its own.
+    /// Reads a record for a copy; `None` when it has gone meanwhile, or is damaged. It is held outside of the pool, where the
+    /// append behind it needs a buffer of its own: a batch of records, or one that is larger.
     async fn lift(&self, ticket: Ticket) -> Option<Copied> {
         let (held, names) = self.look(|holdings| {
             let names = holdings.names(ticket)?;
             Some((holdings.find(ticket)?, OwnedNames::of(&names)))
         })?;
-        let found = self.read_for_copy(&Wanted::whole(ticket, held.len)).await;
-        let bytes = found.ok()?.bytes().to_vec();
+        let mut bytes = vec![0; usize::try_from(held.len).ok()?];
+        let wanted = Wanted::whole(ticket, held.len);
+        self.read_for_copy(&wanted, &mut bytes).await.ok()?;
         Some(Copied { held, names, bytes })
     }
 

@@ -113,16 +113,11 @@ impl SsdTier {
     /// `ReplicaIsGone` when the version is not held or its bytes are not what they were: it is dropped then. `InvalidRead`
     /// for a range that is not whole chunks.
     pub async fn read(&self, wanted: &Wanted) -> Result<Found> {
-        let found = self.read_for_copy(wanted).await?;
-        self.count_read(wanted);
-        Ok(found)
-    }
-
-    /// As [`SsdTier::read`], and counts as no use.
-    pub(super) async fn read_for_copy(&self, wanted: &Wanted) -> Result<Found> {
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned(wanted, &pinned).await;
-        self.settle(wanted.ticket, result).await
+        let found = self.settle(wanted.ticket, result).await?;
+        self.count_read(wanted);
+        Ok(found)
     }
 
     fn count_read(&self, wanted: &Wanted) {
@@ -143,11 +138,16 @@ impl SsdTier {
                 format!("{} bytes of memory for {} bytes", into.len(), wanted.len),
             ));
         }
-        let pinned = self.pin(wanted)?;
-        let result = self.read_pinned_into(wanted, &pinned, into).await;
-        let sums = self.settle(wanted.ticket, result).await?;
+        let sums = self.read_for_copy(wanted, into).await?;
         self.count_read(wanted);
         Ok(sums)
+    }
+
+    /// As [`SsdTier::read_into`], and counts as no use.
+    pub(super) async fn read_for_copy(&self, wanted: &Wanted, into: &mut [u8]) -> Result<ReadSums> {
+        let pinned = self.pin(wanted)?;
+        let result = self.read_pinned_into(wanted, &pinned, into).await;
+        self.settle(wanted.ticket, result).await
     }
 
     fn pin(&self, wanted: &Wanted) -> Result<Pinned> {

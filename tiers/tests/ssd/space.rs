@@ -121,6 +121,33 @@ fn removed_space_comes_back_without_a_restart() {
 }
 
 #[test]
+fn what_lives_in_mostly_dead_files_is_copied_whatever_its_size() {
+    let rig = Rig::with(Options {
+        capacity: ByteCount::mib(32),
+        file_bytes: ByteCount::mib(4),
+        ..small(PolicyKind::Lru)
+    });
+    let larger_than_a_batch = 3 << 19;
+    let kept: Vec<_> = (1..=8)
+        .map(|t| Object::new(t, larger_than_a_batch))
+        .collect();
+    for object in &kept {
+        let other = Object::new(100 + object.ticket.0, larger_than_a_batch);
+        for one in [object, &other] {
+            let answers = rig.append(std::slice::from_ref(one));
+            answers.into_iter().for_each(|answer| answer.unwrap());
+        }
+        pollster::block_on(rig.tier.discard(&[other.ticket])).unwrap();
+    }
+    assert!(gone(&rig).iter().all(|ticket| *ticket > 100));
+    let stats = rig.tier.stats();
+    assert!(stats.copied > 0, "files were cleaned: {stats:?}");
+    for object in &kept {
+        assert_eq!(rig.get(object).unwrap(), object.payload());
+    }
+}
+
+#[test]
 fn an_object_of_its_own_size_gets_a_file_of_its_own() {
     let rig = Rig::with(Options {
         capacity: ByteCount::mib(64),
