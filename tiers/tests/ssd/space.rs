@@ -128,7 +128,7 @@ fn what_lives_in_mostly_dead_files_is_copied_whatever_its_size() {
         ..small(PolicyKind::Lru)
     });
     let larger_than_a_batch = 3 << 19;
-    let kept: Vec<_> = (1..=8)
+    let kept: Vec<_> = (1..=12)
         .map(|t| Object::new(t, larger_than_a_batch))
         .collect();
     for object in &kept {
