@@ -188,13 +188,7 @@ async fn get_round(
     while !rest.is_empty() {
         let (now, later) = rest.split_at(stretch(rest, patience.stretch));
         for (one, result) in now.iter().zip(read(ports, now, into).await) {
-            let stale = |e: &Error| {
-                matches!(
-                    e.code(),
-                    Code::LeaseExpired | Code::ReplicaIsGone | Code::ChecksumMismatch
-                )
-            };
-            if !last && result.as_ref().is_err_and(stale) {
+            if !last && result.as_ref().is_err_and(is_stale) {
                 again.push(one.index);
             }
             answers[one.index] = result.map(|()| Some(one.len));
@@ -203,6 +197,18 @@ async fn get_round(
     }
     ports.metadata.give_back(&holds);
     again
+}
+
+/// Whether another look may find the object elsewhere: its place is another by now, or its owner another incarnation.
+fn is_stale(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::LeaseExpired
+            | Code::ReplicaIsGone
+            | Code::ChecksumMismatch
+            | Code::ClientNotFound
+            | Code::SegmentNotFound
+    )
 }
 
 fn stretch(wanted: &[Wanted], bytes_max: u64) -> usize {
