@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use std::process::Command;
+use ziggurat_engine::testkit::skip::skip;
 
 /// Runs a measurement; its object.
 fn bench(arguments: &[&str]) -> Value {
@@ -35,6 +36,10 @@ fn what_cannot_be_measured_is_a_usage_error_that_names_it() {
         (&["rpc", "--span", "0s"], "0s"),
         (&["rpc", "--pin", "three-cores"], "three-cores"),
         (&["failover", "--span", "1s"], "1s"),
+        (&["ssd"], "--dir"),
+        (&["ssd", "--dir", ".", "--rounds", "0"], "0 rounds"),
+        (&["ssd", "--dir", ".", "--bytes", "1MiB"], "1MiB"),
+        (&["ssd", "--dir", ".", "--rows", "read_5k"], "read_5k"),
         (&["peer", "x"], "not for people"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
@@ -102,4 +107,55 @@ fn failover_gives_right_bytes_or_a_code() {
     assert_eq!(report["errors"], 0, "{report}");
     assert_eq!(report["not_failed_over"], 0, "{report}");
     assert!(report["failed_over"].as_u64() > Some(0), "{report}");
+}
+
+#[test]
+fn ssd_without_fio_says_what_to_install() {
+    let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
+        .args(["bench", "ssd", "--dir", ".", "--json"])
+        .env_clear()
+        .env("PATH", "/nowhere")
+        .output()
+        .expect("the binary was built");
+    let errors = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("package `fio`"), "{errors}");
+}
+
+#[test]
+fn ssd_stands_beside_fio_and_leaves_nothing_behind() {
+    if Command::new("fio").arg("--version").output().is_err() {
+        return skip(
+            "ssd_stands_beside_fio_and_leaves_nothing_behind",
+            "tool",
+            "fio is not installed",
+        );
+    }
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = folder.path().to_str().expect("UTF-8");
+    let report = bench(&["ssd", "--dir", path, "--quick"]);
+    let rows = report["rows"].as_array().expect("rows");
+    let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        ["read_4k", "read_64k", "read_1m", "write_64k", "write_1m"]
+    );
+    for row in rows {
+        let keys = [
+            "block_bytes",
+            "depth",
+            "gbps",
+            "iops",
+            "limit_gbps",
+            "limit_iops",
+            "ratio",
+            "cpu_s_per_gb",
+            "unsteady",
+        ];
+        has_numbers(row, &keys);
+        assert!(row["ratio"].as_f64() > Some(0.0), "{row}");
+        assert_eq!(row["rounds"].as_array().map(Vec::len), Some(1), "{row}");
+    }
+    let left = std::fs::read_dir(folder.path()).expect("it is there");
+    assert_eq!(left.count(), 0);
 }

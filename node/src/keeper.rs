@@ -31,13 +31,14 @@ use ziggurat_tiers::{
 };
 
 /// Bytes that one append takes at most.
-const BATCH_BYTES: u64 = 4 << 20;
+pub const BATCH_BYTES: u64 = 4 << 20;
 
 /// Objects that one append takes at most.
-const BATCH_OBJECTS: usize = 256;
+pub const BATCH_OBJECTS: usize = 256;
 
-/// Appends under way to one directory: while one is synced the next is filled.
-const APPENDS: usize = 3;
+/// Appends under way to one directory. All that have landed while a sync went on are covered by the next: enough of them
+/// keep the disk writing meanwhile.
+pub const APPENDS: usize = 8;
 
 /// How often what is due and not urgent is done.
 const TEND: Duration = Duration::from_millis(250);

@@ -36,6 +36,13 @@ const TOOLS: &[Tool] = &[
         probe: &["python3", "-c", "import ensurepip, venv"],
         folder: "python",
     },
+    Tool {
+        name: "fio",
+        package: "fio",
+        why: "the test of `ziggurat bench ssd`, which measures the SSD tier beside it",
+        probe: &["fio", "--version"],
+        folder: "fio-tests",
+    },
 ];
 
 /// Whether missing tools may be installed.

@@ -13,6 +13,7 @@ pub mod failover;
 mod limits;
 pub mod peer;
 pub mod rpc;
+pub mod ssd;
 mod stopwatch;
 
 pub use catalog::{CatalogOptions, CatalogReport};
@@ -20,6 +21,8 @@ pub use data::{DataOptions, DataReport};
 pub use failover::{FailoverOptions, FailoverReport};
 pub use peer::{Pinning, Program};
 pub use rpc::{RpcOptions, RpcReport};
+pub use ssd::{SsdOptions, SsdReport};
+pub use ziggurat_io::Pages;
 
 use ziggurat_base::{ByteCount, Code, Error, Result};
 use ziggurat_store::available_memory;

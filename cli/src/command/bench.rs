@@ -1,5 +1,7 @@
 //! `ziggurat bench`: how fast it is on this machine, beside what the machine can do without it.
 
+mod ssd;
+
 use crate::{
     answer::{Answer, Exit},
     progress,
@@ -19,7 +21,8 @@ Examples:
   ziggurat bench catalog --keys 10000000 --json
   ziggurat bench data --rounds 9
   ziggurat bench rpc --pin one-core
-  ziggurat bench failover --json";
+  ziggurat bench failover --json
+  ziggurat bench ssd --dir /mnt/nvme0 --json";
 
 /// Measure the speed on this machine beside its limits
 ///
@@ -76,6 +79,8 @@ enum What {
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
     },
+    /// The SSD tier on a directory beside fio, which has to be installed
+    Ssd(ssd::Arguments),
     /// A server of a measurement
     #[command(hide = true)]
     Peer {
@@ -157,6 +162,11 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
                 Exit::Done
             };
             Answer::done(failover_text(&report, screen), &report).ending(exit)
+        }
+        What::Ssd(arguments) => {
+            // It knows how far it has to go, and has a bar of its own.
+            bar.finish_and_clear();
+            ssd::run(arguments, screen)?
         }
         What::Peer { spec } => {
             peer::serve(spec)?;

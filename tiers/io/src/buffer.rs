@@ -18,6 +18,16 @@ use std::{
 };
 use ziggurat_base::{Code, Error, Job, Result};
 
+/// What the memory of a pool is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// Transparent huge pages, where the kernel has some.
+    #[default]
+    Huge,
+    /// Small pages only: to see what huge ones are worth.
+    Small,
+}
+
 /// A fixed number of bytes for buffers. Clones are the same pool.
 #[derive(Clone)]
 pub struct Pool {
@@ -52,9 +62,17 @@ impl Pool {
     /// # Errors
     /// [`Code::InvalidParams`] for no bytes, [`Code::NoAvailableHandle`] when the machine does not have them.
     pub fn new(bytes: u64) -> Result<Self> {
+        Self::of(bytes, Pages::Huge)
+    }
+
+    /// As [`Pool::new`], in pages of this kind.
+    ///
+    /// # Errors
+    /// As [`Pool::new`].
+    pub fn of(bytes: u64, pages: Pages) -> Result<Self> {
         Ok(Self {
             shared: Arc::new(Shared {
-                arena: Arena::new(bytes)?,
+                arena: Arena::new(bytes, pages)?,
                 line: Mutex::default(),
             }),
         })

@@ -21,6 +21,6 @@ pub mod testkit;
 mod threads;
 mod uring;
 
-pub use buffer::{Buffer, Pool};
+pub use buffer::{Buffer, Pages, Pool};
 pub use disk::{Disk, File, FileStat, Flight, Geometry, Landed, Request, Space};
 pub use open::{Choice, Direct, EngineKind, Options, Report, check_directory, open, open_to_read};

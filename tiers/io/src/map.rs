@@ -3,7 +3,10 @@
 //! The only place that turns addresses into slices. A piece is exclusive because the books of the arena hand out a grain
 //! once and get it back only from the piece that had it.
 
-use crate::grains::{GRAIN, Grains};
+use crate::{
+    buffer::Pages,
+    grains::{GRAIN, Grains},
+};
 use std::{
     io,
     ops::{Deref, DerefMut},
@@ -28,13 +31,13 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    /// Maps `bytes`, rounded up to whole grains, in transparent huge pages where the kernel has them, and touches them
-    /// all, so that no request pays for it later.
+    /// Maps `bytes`, rounded up to whole grains, in pages of this kind, and touches them all, so that no request pays for
+    /// it later.
     ///
     /// # Errors
     /// [`Code::InvalidParams`] for no bytes or more than an address can name, [`Code::NoAvailableHandle`] when the machine
     /// does not have them.
-    pub(crate) fn new(bytes: u64) -> Result<Arc<Self>> {
+    pub(crate) fn new(bytes: u64, pages: Pages) -> Result<Arc<Self>> {
         let len = usize::try_from(bytes)
             .ok()
             .filter(|len| (1..=isize::MAX as usize / 2).contains(len))
@@ -50,7 +53,9 @@ impl Arena {
             len,
             grains: Mutex::new(Grains::new(len / GRAIN)),
         };
-        arena.populate().map_err(|cause| no_memory(len, &cause))?;
+        arena
+            .populate(pages)
+            .map_err(|cause| no_memory(len, &cause))?;
         Ok(Arc::new(arena))
     }
 
@@ -88,11 +93,15 @@ impl Arena {
         self.grains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn populate(&self) -> io::Result<()> {
+    fn populate(&self, pages: Pages) -> io::Result<()> {
+        let kind = match pages {
+            Pages::Huge => libc::MADV_HUGEPAGE,
+            Pages::Small => libc::MADV_NOHUGEPAGE,
+        };
         let base = self.base.as_ptr().cast();
         // SAFETY: advice about our own mapping; a kernel that does not know it refuses, which changes nothing.
         unsafe {
-            libc::madvise(base, self.len, libc::MADV_HUGEPAGE);
+            libc::madvise(base, self.len, kind);
             libc::madvise(base, self.len, libc::MADV_DONTFORK);
         }
         // SAFETY: as above; this one writes zeros to pages that are not there yet and nothing else.
@@ -215,12 +224,12 @@ impl Drop for Piece {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, GRAIN, HUGE_PAGE};
+    use super::{Arena, GRAIN, HUGE_PAGE, Pages};
     use ziggurat_base::Code;
 
     #[test]
     fn pieces_are_apart_and_come_back() {
-        let arena = Arena::new(5 * GRAIN as u64 - 1).unwrap();
+        let arena = Arena::new(5 * GRAIN as u64 - 1, Pages::Huge).unwrap();
         let mut one = arena.take(GRAIN + 1).unwrap();
         let mut two = arena.take(3 * GRAIN).unwrap();
         assert!(arena.take(1).is_none());
@@ -236,7 +245,7 @@ mod tests {
 
     #[test]
     fn huge_pages_can_begin_at_the_base() {
-        let arena = Arena::new(HUGE_PAGE as u64).unwrap();
+        let arena = Arena::new(HUGE_PAGE as u64, Pages::Huge).unwrap();
         assert!(arena.base().addr().is_multiple_of(HUGE_PAGE));
         assert!(arena.take(HUGE_PAGE).unwrap().iter().all(|byte| *byte == 0));
     }
@@ -244,9 +253,12 @@ mod tests {
     #[test]
     fn impossible_sizes_are_refused() {
         for bytes in [0, u64::MAX, u64::MAX / 2] {
-            assert_eq!(Arena::new(bytes).unwrap_err().code(), Code::InvalidParams);
+            assert_eq!(
+                Arena::new(bytes, Pages::Huge).unwrap_err().code(),
+                Code::InvalidParams
+            );
         }
-        let much = Arena::new(1 << 60).unwrap_err();
+        let much = Arena::new(1 << 60, Pages::Huge).unwrap_err();
         assert_eq!(much.code(), Code::NoAvailableHandle);
     }
 }

@@ -18,9 +18,13 @@ use std::sync::Arc;
 use ziggurat_base::{
     CHUNK, Code, Crc32, Error, Result, Ticket,
     checksum::{Summer, table_len},
+    copy::copy_and_sum,
 };
 use ziggurat_engine::{command::Hint, shelf::holdings::Names};
 use ziggurat_io::{Buffer, Request};
+
+/// The most objects of a batch, which bounds its headers.
+const BATCH_OBJECTS: usize = 256;
 
 /// Where the bytes of an object come from.
 pub trait Source: Send + Sync {
@@ -36,8 +40,9 @@ impl Source for &[u8] {
     fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>> {
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let bytes = self.get(from..).and_then(|rest| rest.get(..into.len()));
-        into.copy_from_slice(bytes.ok_or(Code::InvalidRead)?);
-        Ok(into.chunks(CHUNK).map(Crc32::of).collect())
+        let pieces = bytes.ok_or(Code::InvalidRead)?.chunks(CHUNK);
+        let copied = into.chunks_mut(CHUNK).zip(pieces);
+        Ok(copied.map(|(to, from)| copy_and_sum(to, from)).collect())
     }
 }
 
@@ -174,8 +179,10 @@ impl SsdTier {
         let mut wanted = wanted.into_iter().peekable();
         while wanted.peek().is_some() {
             let (mut indices, mut group, mut bytes) = (Vec::new(), Vec::new(), 0);
-            while let Some((index, item)) = wanted.next_if(|(_, item)| self.fits(bytes, item)) {
-                bytes += item.len + PAGE;
+            while let Some((index, item)) =
+                wanted.next_if(|(_, item)| self.fits(indices.len(), bytes, item))
+            {
+                bytes += item.len;
                 indices.push(index);
                 group.push(take_item(item));
             }
@@ -192,9 +199,12 @@ impl SsdTier {
         answers
     }
 
-    fn fits(&self, bytes: u64, item: &Item<'_>) -> bool {
+    /// Whether a batch of `count` objects takes one more. Headers come on top of the payload: objects of a quarter of a
+    /// batch share one in fours.
+    fn fits(&self, count: usize, bytes: u64, item: &Item<'_>) -> bool {
         let alone = self.options.durability == Durability::Object;
-        bytes == 0 || (!alone && bytes + item.len + PAGE <= self.options.batch_bytes.0)
+        let whole = bytes.saturating_add(item.len) <= self.options.batch_bytes.0;
+        count == 0 || (!alone && count < BATCH_OBJECTS && whole)
     }
 
     fn admit(&self, item: &Item<'_>) -> Result<()> {

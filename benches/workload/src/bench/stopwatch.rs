@@ -5,7 +5,16 @@ use std::time::Duration;
 
 /// CPU time that the calling thread has taken so far.
 pub(super) fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    cpu(ClockId::ThreadCPUTime)
+}
+
+/// CPU time that all threads of this process have taken so far, those of the kernel that work for it included.
+pub(super) fn process_cpu() -> Duration {
+    cpu(ClockId::ProcessCPUTime)
+}
+
+fn cpu(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     // The kernel gives neither negative times nor more than 10^9 nanoseconds.
     Duration::new(
         time.tv_sec.unsigned_abs(),

@@ -1,0 +1,188 @@
+//! A tier on a directory with one log file, driven from one thread as a node drives it.
+
+use super::{Speed, goods::Goods};
+use crate::bench::{failed, stopwatch::process_cpu};
+use futures_util::future::join_all;
+use pollster::block_on;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use ziggurat_base::{
+    ByteCount, Code, Crc32, DirectoryId, Error, Key, Result, Ticket,
+    hash::{Dice, mix},
+};
+use ziggurat_engine::{command::Hint, shelf::holdings::Names};
+use ziggurat_io::{Options as DiskOptions, Pages, Pool};
+use ziggurat_store::{SsdOptions, SystemClock};
+use ziggurat_tiers::ssd::{Item, Options, SsdTier, Wanted};
+
+/// Bytes that a record takes beside its payload, in front of it and in the footer, at most.
+const RECORD_BYTES: u64 = 512;
+
+/// The tier makes files that are smaller than an eighth of its capacity.
+const FILES_MIN: u64 = 8;
+
+/// See the module.
+pub(super) struct Bed {
+    tier: SsdTier,
+    folder: PathBuf,
+    /// How the disk is driven.
+    pub(super) engine: String,
+}
+
+impl Bed {
+    /// An empty tier with room for all goods in one file. The file is there already, with its space taken.
+    pub(super) fn make(folder: PathBuf, goods: &Goods, pages: Pages) -> Result<Self> {
+        let pool = Pool::of(SsdOptions::default().staging.0, pages)?;
+        let (disk, report) = ziggurat_io::open(&folder, &pool, &DiskOptions::default())?;
+        let payload = goods.count * goods.block();
+        // Each batch ends on a page and has headers of its own.
+        let file = payload + payload / 32 + goods.count * RECORD_BYTES + (16 << 20);
+        let options = Options {
+            capacity: ByteCount(file * FILES_MIN),
+            file_bytes: ByteCount(file),
+            ..Options::default()
+        };
+        let clock = Arc::new(SystemClock::default());
+        let opened = SsdTier::open(disk, clock, options, DirectoryId(1));
+        let (tier, _) = block_on(opened)?;
+        let bed = Self {
+            tier,
+            folder,
+            engine: report.to_string(),
+        };
+        // One object more, behind the others by its number, so that the file is made.
+        block_on(bed.append(goods, goods.count..goods.count + 1))?;
+        Ok(bed)
+    }
+
+    /// The file that all objects lie in.
+    pub(super) fn log_file(&self) -> Result<PathBuf> {
+        let files = block_on(self.tier.disk().list())?;
+        let mut logs = files
+            .iter()
+            .filter(|file| file.name.ends_with(".log") && file.name != "tombs.log");
+        match (logs.next(), logs.next()) {
+            (Some(log), None) => Ok(self.folder.join(&log.name)),
+            _ => Err(failed("find the log file", "there is not exactly one")),
+        }
+    }
+
+    /// Offloads all goods.
+    pub(super) fn write(&self, goods: &Goods) -> Result<Speed> {
+        let group = (ziggurat_node::keeper::BATCH_BYTES / goods.block())
+            .clamp(1, ziggurat_node::keeper::BATCH_OBJECTS as u64);
+        let next = AtomicU64::new(0);
+        let writer = async || -> Result<()> {
+            loop {
+                let from = next.fetch_add(group, Ordering::Relaxed);
+                if from >= goods.count {
+                    return Ok(());
+                }
+                let upto = (from + group).min(goods.count);
+                self.append(goods, from..upto).await?;
+            }
+        };
+        let watch = Watch::start();
+        let writers = (0..ziggurat_node::keeper::APPENDS).map(|_| writer());
+        let ended = block_on(join_all(writers));
+        let speed = watch.stop(goods.count * goods.block());
+        ended.into_iter().collect::<Result<()>>()?;
+        Ok(speed)
+    }
+
+    async fn append(&self, goods: &Goods, numbers: std::ops::Range<u64>) -> Result<()> {
+        let keys: Vec<_> = numbers
+            .clone()
+            .map(|number| crate::bench::key(5, number))
+            .collect();
+        let mut sources: Vec<(&[u8], Crc32)> =
+            numbers.clone().map(|number| goods.get(number)).collect();
+        let mut items = Vec::with_capacity(keys.len());
+        for ((number, key), (source, crc)) in numbers.zip(&keys).zip(&mut sources) {
+            items.push(Item {
+                names: Names {
+                    tenant: "default",
+                    key: Key::new(key)?,
+                    parent: None,
+                    group: None,
+                },
+                ticket: ticket(number),
+                len: goods.block(),
+                crc: *crc,
+                hint: Hint::None,
+                pinned: false,
+                source,
+            });
+        }
+        self.tier.append(&mut items).await.into_iter().collect()
+    }
+
+    /// Reads objects in any order for a while, `depth` at a time.
+    pub(super) fn read(
+        &self,
+        goods: &Goods,
+        depth: usize,
+        span: Duration,
+        seed: u64,
+    ) -> Result<Speed> {
+        let watch = Watch::start();
+        let until = watch.began + span;
+        let readers = (0..depth as u64).map(|reader| {
+            let dice = Dice::new(mix(seed ^ mix(reader)));
+            self.reader(goods, dice, until)
+        });
+        let ended = block_on(join_all(readers));
+        let count = ended.into_iter().sum::<Result<u64>>()?;
+        Ok(watch.stop(count * goods.block()))
+    }
+
+    /// Reads one object after the other; how many.
+    async fn reader(&self, goods: &Goods, mut dice: Dice, until: Instant) -> Result<u64> {
+        let mut count = 0;
+        while Instant::now() < until {
+            let number = dice.below(goods.count);
+            let wanted = Wanted::whole(ticket(number), goods.block());
+            let found = self.tier.read(&wanted).await?;
+            if !goods.is(number, found.bytes()) {
+                let what = format!("object {number} came back with other bytes than were written");
+                return Err(Error::new(Code::ChecksumMismatch, what));
+            }
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+fn ticket(number: u64) -> Ticket {
+    Ticket(number + 1)
+}
+
+/// Time on the wall and of the processors.
+struct Watch {
+    began: Instant,
+    cpu: Duration,
+}
+
+impl Watch {
+    fn start() -> Self {
+        Self {
+            began: Instant::now(),
+            cpu: process_cpu(),
+        }
+    }
+
+    fn stop(self, bytes: u64) -> Speed {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let cpu = (process_cpu() - self.cpu).as_secs_f64();
+        Speed {
+            bytes_per_s: bytes as f64 / seconds,
+            cpu_s_per_gb: cpu / (bytes as f64 / 1e9),
+        }
+    }
+}
