@@ -3,6 +3,7 @@
 //! Owns the connections, bounded in number, each a task with two buffers of a fixed size. A connection is served in
 //! order; answers are gathered while requests come in. Whatever one peer does costs its own connection only.
 
+mod ahead;
 mod ask;
 mod connection;
 mod read;

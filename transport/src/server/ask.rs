@@ -1,8 +1,10 @@
 //! What a request is about: space that its asker knows, or bytes that a foreign client names by a token.
 
+use super::ahead::Fetched;
 use crate::counts::Fault;
+use std::sync::Arc;
 use ziggurat_base::{
-    MemberId, Result, SegmentId, Ticket,
+    Job, MemberId, Result, SegmentId, Ticket,
     checksum::chunk_count,
     frame::{BY_TOKEN, Header, Kind, Span, TokenSpan},
 };
@@ -66,14 +68,33 @@ impl Ask {
         }
     }
 
-    pub(super) async fn open_read(&self, host: &dyn Host) -> Result<Box<dyn ReadSlot>> {
+    pub(super) fn open_read(&self, host: &dyn Host) -> Result<Box<dyn ReadSlot>> {
         match self {
-            Self::Space(access, span) => match host.fetch(*access, span) {
-                Some(fetching) => fetching.await,
-                None => host.open_read(*access, span),
-            },
+            Self::Space(access, span) => host.open_read(*access, span),
             Self::Token(span) => host.open_token_read(span),
         }
+    }
+
+    /// The fetch of a read whose bytes have to be fetched first.
+    pub(super) fn fetch(&self, host: &Arc<dyn Host>) -> Option<Job<'static, Fetched>> {
+        let Self::Space(access, span) = self else {
+            return None;
+        };
+        // A job that nobody polls has done nothing.
+        drop(host.fetch(*access, span)?);
+        let (host, access, span) = (Arc::clone(host), *access, span.clone());
+        Some(Box::pin(async move {
+            match host.fetch(access, &span) {
+                Some(fetching) => fetching.await,
+                // Its place has gone since it was asked.
+                None => host.open_read(access, &span),
+            }
+        }))
+    }
+
+    /// Whether it is about a whole object.
+    pub(super) fn is_whole(&self) -> bool {
+        matches!(self, Self::Space(_, span) if span.len == span.object_len)
     }
 }
 

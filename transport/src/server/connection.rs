@@ -1,6 +1,6 @@
 //! One connection of a server: greeting, then requests one after the other.
 
-use super::{Shared, ask::Ask};
+use super::{Shared, ahead::Ahead, ask::Ask};
 use crate::{
     counts::{Fault, add},
     hello::{DATA_VERSIONS, Hello, Versions},
@@ -42,6 +42,9 @@ pub(super) struct Connection<'a> {
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     pub(super) stall: Watch,
+    pub(super) ahead: Ahead,
+    /// Whether more of the next request could come while something is fetched.
+    may_arrive: bool,
     idle: Watch,
 }
 
@@ -53,20 +56,26 @@ impl<'a> Connection<'a> {
             inbound: Inbound::new(),
             outbound: Outbound::new(),
             stall: Watch::new(shared.limits.stall_limit),
+            ahead: Ahead::default(),
+            may_arrive: true,
             idle: Watch::new(shared.limits.idle_limit),
         }
     }
 
     pub(super) async fn run(mut self) -> Step<()> {
         self.greet().await?;
-        while let Some(header) = self.next_request().await? {
+        loop {
             tokio::task::consume_budget().await;
-            add(&self.shared.counters.frames_in, 1);
-            let ask = self.ask(&header).await?;
-            match header.kind {
-                Kind::Write => self.write(&header, &ask).await?,
-                Kind::Read => self.read(&header, &ask).await?,
-                _ => return Err(Closed::By(Fault::Kind)),
+            let next = if self.ahead.is_empty() {
+                self.next_request().await?
+            } else {
+                self.arrived()?
+            };
+            match next {
+                Some(header) => self.serve(&header).await?,
+                None if self.ahead.is_empty() => break,
+                None if self.await_fetched_or_more().await? => self.read_fetched().await?,
+                None => {}
             }
             if self.outbound.is_full() {
                 self.flush().await?;
@@ -74,6 +83,78 @@ impl<'a> Connection<'a> {
         }
         // A peer that has said all it wants may still listen.
         self.flush().await
+    }
+
+    /// Serves a request, or begins to fetch what it asks for.
+    async fn serve(&mut self, header: &Header) -> Step<()> {
+        add(&self.shared.counters.frames_in, 1);
+        let ask = self.ask(header).await?;
+        let fetch = match header.kind {
+            Kind::Read => ask.fetch(&self.shared.host),
+            _ => None,
+        };
+        // Answers keep to the order of their requests; what is not a whole object goes alone.
+        let joins = fetch.is_some() && ask.is_whole();
+        while !(self.ahead.is_empty() || joins && self.ahead.has_room(ask.len())) {
+            self.read_fetched().await?;
+        }
+        match (header.kind, fetch) {
+            (_, Some(job)) => {
+                self.ahead.push(*header, ask.len(), job);
+                if !ask.is_whole() {
+                    self.read_fetched().await?;
+                }
+                Ok(())
+            }
+            (Kind::Write, None) => self.write(header, &ask).await,
+            (Kind::Read, None) => self.read(header, &ask).await,
+            _ => Err(Closed::By(Fault::Kind)),
+        }
+    }
+
+    /// Waits until the first of what is fetched can be sent, or more requests may have arrived: then `false`.
+    async fn await_fetched_or_more(&mut self) -> Step<bool> {
+        if self.ahead.go_on().await {
+            return Ok(true);
+        }
+        // The device takes its time: the peer may wait for what is gathered.
+        self.flush().await?;
+        tokio::select! {
+            biased;
+            () = self.ahead.first() => Ok(true),
+            readable = self.stream.readable(), if self.may_arrive => {
+                readable?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The header of a request that is here as a whole, without its payload; looks without waiting. What is wrong with the
+    /// next one is said when those before it are answered.
+    fn arrived(&mut self) -> Step<Option<Header>> {
+        let mut next = self.whole_request();
+        // What is long enough and no request is wrong; the buffer may be full of it.
+        let is_short = self.inbound.unread().len() < HEADER_LEN + SPAN_LEN_MAX as usize;
+        self.may_arrive = is_short;
+        if next.is_none() && is_short {
+            match self.inbound.try_more(&self.stream) {
+                Ok(0) => self.may_arrive = false,
+                Ok(_) => next = self.whole_request(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        if next.is_some() {
+            self.inbound.skip(HEADER_LEN);
+        }
+        Ok(next)
+    }
+
+    fn whole_request(&self) -> Option<Header> {
+        let (head, rest) = self.inbound.unread().split_first_chunk::<HEADER_LEN>()?;
+        let header = Header::decode(head).ok()?;
+        let whole = header.meta_len <= SPAN_LEN_MAX && rest.len() >= header.meta_len as usize;
+        whole.then_some(header)
     }
 
     /// Agrees on a version, or says which ones there are and closes.

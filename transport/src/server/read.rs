@@ -1,6 +1,7 @@
 //! A read: bytes go straight from the segment to the socket; a last frame says whether they may be believed.
 
 use super::{
+    ahead::Fetched,
     ask::Ask,
     connection::{Connection, Step},
 };
@@ -16,12 +17,27 @@ use ziggurat_base::{
 use ziggurat_engine::port::ReadSlot;
 
 impl Connection<'_> {
-    /// Serves one read: `Done`, table, payload, `Sealed`; or a `Done` that says why not.
+    /// Serves one read of what lies in memory.
     pub(super) async fn read(&mut self, header: &Header, ask: &Ask) -> Step<()> {
-        let opened = ask
-            .open_read(&*self.shared.host)
-            .await
-            .and_then(|slot| open(header, slot));
+        let opened = ask.open_read(&*self.shared.host);
+        self.send(header, opened).await
+    }
+
+    /// Serves the first of the reads that are fetched, if there is one.
+    pub(super) async fn read_fetched(&mut self) -> Step<()> {
+        if !self.ahead.go_on().await {
+            self.flush().await?;
+            self.ahead.first().await;
+        }
+        match self.ahead.take() {
+            Some((header, fetched)) => self.send(&header, fetched).await,
+            None => Ok(()),
+        }
+    }
+
+    /// `Done`, table, payload, `Sealed`; or a `Done` that says why not.
+    async fn send(&mut self, header: &Header, opened: Fetched) -> Step<()> {
+        let opened = opened.and_then(|slot| open(header, slot));
         let (mut slot, table) = match opened {
             Ok(opened) => opened,
             Err(error) => {
