@@ -312,10 +312,10 @@ impl Directories {
             || self.flight.covers(digest, ticket)
     }
 
-    /// Whether the version is one that the directory was told to forget.
+    /// Whether the version is one that the directory was told to forget. A floor says nothing of a version that is readable.
     pub(super) fn owes(&self, directory: DirectoryId, ticket: Ticket) -> bool {
         let here = self.by_id.get(&directory);
-        here.is_some_and(|d| ticket <= d.floor || d.debts.contains_key(&ticket))
+        here.is_some_and(|d| d.debts.contains_key(&ticket))
     }
 
     /// The directory must forget a version.
@@ -323,14 +323,15 @@ impl Directories {
         let Some(here) = self.by_id.get_mut(&directory) else {
             return;
         };
-        if ticket <= here.floor {
-            return;
-        }
+        // The floor keeps it dead; its owner has to be asked until it has forgotten it all the same.
+        let is_covered = ticket <= here.floor;
         let known = here.debts.insert(ticket, here.mounts).is_some();
         let spilt = (here.debts.len() > DEBTS_MAX).then(|| here.debts.pop_first());
         if !known {
             self.debts += 1;
-            self.note(Record::Debt { directory, ticket });
+            if !is_covered {
+                self.note(Record::Debt { directory, ticket });
+            }
         }
         if let Some((oldest, _)) = spilt.flatten() {
             self.debts -= 1;

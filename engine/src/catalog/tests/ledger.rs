@@ -368,6 +368,45 @@ fn what_was_removed_or_put_anew_while_its_directory_was_away_stays_dead() {
 }
 
 #[test]
+fn what_a_floor_covers_is_asked_for_until_it_is_forgotten() {
+    let mut rig = rig(unkept());
+    let mut owner = Owner::join(&mut rig, 1, 1 << 20);
+    owner.snapshot(&mut rig);
+    rig.catalog.leave(owner.member);
+    let all = Matcher::new("").unwrap();
+    let at = rig.catalog.scan_start();
+    let action = ScanAction::Remove(Force::Yes);
+    rig.catalog.scan(rig.now, super::TENANT, &all, action, at);
+    owner.rejoin(&mut rig, 1 << 20);
+    let dead = Ticket::new(Era(6), 5);
+    owner.disk.insert(dead, holding("a", dead, 10));
+    assert_eq!(owner.snapshot(&mut rig), [Verdict::Discard]);
+    let _lost_on_the_way = rig.catalog.take_effects();
+    assert_eq!(discards(&rig.catalog.attach(owner.member)), [dead]);
+    owner.change(&mut rig, vec![Change::Forgotten(dead)]);
+    assert_eq!(discards(&rig.catalog.attach(owner.member)), []);
+    assert_eq!(rig.catalog.stats().debts, 0);
+}
+
+#[test]
+fn a_floor_refuses_nothing_that_is_readable() {
+    let mut rig = rig(unkept());
+    let mut owner = Owner::join(&mut rig, 1, 1 << 20);
+    owner.snapshot(&mut rig);
+    let ticket = rig.put("a", 10);
+    assert!(owner.take_over(&mut rig, "a", ticket, 10));
+    owner.begin(&mut rig);
+    let other = Matcher::new("^other").unwrap();
+    let at = rig.catalog.scan_start();
+    let action = ScanAction::Remove(Force::Yes);
+    rig.catalog.scan(rig.now, super::TENANT, &other, action, at);
+    let held: Vec<_> = owner.disk.values().cloned().collect();
+    assert_eq!(owner.page(&mut rig, 0, held), [Verdict::Taken]);
+    owner.commit(&mut rig);
+    assert_eq!(rig.catalog.stats().owned_replicas, 1);
+}
+
+#[test]
 fn debts_of_keys_end_when_every_directory_has_told_what_it_holds() {
     let mut rig = rig(unkept());
     let mut owner = Owner::join(&mut rig, 1, 1 << 20);
