@@ -541,7 +541,7 @@ impl SsdTier {
     }
 
     /// Writes the footer behind the batches, then the mark, and gives the rest of the file back.
-    async fn seal(&self, file: &LogFile) -> Result<()> {
+    pub(super) async fn seal(&self, file: &LogFile) -> Result<()> {
         let records: Vec<_> = {
             let state = self.lock();
             let live = state.holdings.of_file(file.number);

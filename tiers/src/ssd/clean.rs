@@ -253,7 +253,7 @@ impl SsdTier {
     }
 
     /// Takes files out of the index and off the disk, and tells what went with them once they are off for good.
-    async fn remove_files(&self, files: BTreeSet<u32>) -> Result<()> {
+    pub(super) async fn remove_files(&self, files: BTreeSet<u32>) -> Result<()> {
         let older = self.lock().condemn(&files);
         self.write_tombs(older).await?;
         let condemned: Vec<u32> = self.lock().condemned.keys().copied().collect();

@@ -108,7 +108,13 @@ impl SsdTier {
             }
             match self.recover_file(number, recovered).await {
                 Ok(()) => {}
-                Err(error) if error.code() == Code::InvalidVersion => return Err(error),
+                // Nobody knows what is in a file that cannot be opened, and the next start may find it.
+                Err(error) if matches!(error.code(), Code::InvalidVersion | Code::FileOpenFail) => {
+                    return Err(error);
+                }
+                Err(error) if error.code() == Code::FileReadFail => {
+                    self.set_aside(number, &error, recovered).await?;
+                }
                 Err(error) => recovered
                     .remarks
                     .push(format!("{} is left alone: {error}", file_name(number))),
@@ -156,11 +162,23 @@ impl SsdTier {
                 file_name(number)
             ));
         }
-        let tombs = self.tombs.lock().await;
-        let mut state = self.lock();
         let log = Arc::new(LogFile::new(number, Arc::clone(&file), contents.end));
-        state.holdings.add_file(number, file.len());
-        state.files.insert(number, Arc::clone(&log));
+        let hidden = contents.hidden;
+        let tombs = self.tombs.lock().await;
+        self.take_on_file(&log, contents, &tombs);
+        drop(tombs);
+        if hidden {
+            self.give_up_hidden(&log, recovered).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes on what lives in a file.
+    fn take_on_file(&self, log: &Arc<LogFile>, contents: scan::Contents, tombs: &Tombs) {
+        let number = log.number;
+        let mut state = self.lock();
+        state.holdings.add_file(number, log.file.len());
+        state.files.insert(number, Arc::clone(log));
         for record in &contents.records {
             state.highest = state.highest.max(record.ticket);
             if !tombs.covers(number, record.ticket) {
@@ -169,9 +187,34 @@ impl SsdTier {
         }
         if contents.sealed {
             state.holdings.add_file(number, contents.end);
-        } else {
-            state.retired.push_back(log);
+        } else if !contents.hidden {
+            state.retired.push_back(Arc::clone(log));
         }
+    }
+
+    /// Some records of a file could not be read. Whoever is told what is held takes them for gone, so they must not come
+    /// back when the disk is better: the file is sealed with the others, or goes.
+    async fn give_up_hidden(&self, log: &LogFile, recovered: &mut Recovered) -> Result<()> {
+        let name = file_name(log.number);
+        let sealed = self.seal(log).await;
+        recovered.remarks.push(match &sealed {
+            Ok(()) => format!("{name}: what could not be read of it is given up"),
+            Err(error) => format!("{name} cannot be read in part and is given up: {error}"),
+        });
+        match sealed {
+            Ok(()) => Ok(()),
+            Err(_) => self.remove_files(BTreeSet::from([log.number])).await,
+        }
+    }
+
+    /// A file cannot be read at all. As with a part of one, its records must not come back.
+    async fn set_aside(&self, number: u32, error: &Error, recovered: &mut Recovered) -> Result<()> {
+        let (name, aside) = (file_name(number), format!("{number:08x}.unreadable"));
+        self.disk.rename(&name, &aside).await?;
+        self.disk.sync_names().await?;
+        recovered.remarks.push(format!(
+            "{name} is given up and set aside as {aside}: {error}; look at the disk, then remove it"
+        ));
         Ok(())
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Contents {
     pub(super) proved: u64,
     /// From where to where no batch can be read although a later one vouches for what was there: damage.
     pub(super) gaps: Vec<(u64, u64)>,
+    /// Some of it could not be read now, and may be read another time.
+    pub(super) hidden: bool,
 }
 
 pub(super) async fn contents(
@@ -74,6 +76,7 @@ async fn sealed(
                 torn: Vec::new(),
                 proved: 0,
                 gaps: Vec::new(),
+                hidden: false,
             }))
         }
         Err(error) if error.code() == Code::InvalidVersion => Err(error),
@@ -91,6 +94,7 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
         torn: Vec::new(),
         proved: 0,
         gaps: Vec::new(),
+        hidden: false,
     };
     let mut synced = 0;
     let mut at = FIRST_BATCH;
@@ -114,7 +118,14 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
         for record in records {
             if at >= synced {
                 contents.proved += 1;
-                if !is_whole(disk, file, &record).await? {
+                let whole = match is_whole(disk, file, &record).await {
+                    Err(error) if error.code() == Code::FileReadFail => {
+                        contents.hidden = true;
+                        false
+                    }
+                    known => known?,
+                };
+                if !whole {
                     contents.torn.push(record);
                     continue;
                 }
@@ -123,6 +134,7 @@ async fn scan(disk: &dyn Disk, number: u32, file: &dyn File) -> Result<Contents>
         }
     }
     contents.gaps.retain(|(from, _)| *from < synced);
+    contents.hidden |= window.hides;
     Ok(contents)
 }
 
@@ -173,13 +185,16 @@ async fn window_of<'a>(
             Err(error) if error.code() == Code::FileReadFail => {
                 match logfile::read_long(file, pool, at, len).await {
                     Ok(bytes) => bytes,
-                    Err(error) if error.code() == Code::FileReadFail => return Ok(None),
+                    Err(error) if error.code() == Code::FileReadFail => {
+                        window.hides = true;
+                        return Ok(None);
+                    }
                     Err(error) => return Err(error),
                 }
             }
             Err(error) => return Err(error),
         };
-        *window = Window { at, bytes };
+        (window.at, window.bytes) = (at, bytes);
     }
     let from = (at - window.at) as usize;
     Ok(window.bytes.get(from..from + len as usize))
@@ -196,15 +211,10 @@ async fn is_whole(disk: &dyn Disk, file: &dyn File, record: &Record) -> Result<b
     if to > file.len() {
         return Ok(false);
     }
-    match logfile::read_long(file, disk.pool(), from, to - from).await {
-        Ok(bytes) => {
-            let skip = (record.at - from) as usize;
-            let payload = &bytes[skip..skip + record.stored_len as usize];
-            Ok(sums_of(payload).0 == record.crc)
-        }
-        Err(error) if error.code() == Code::FileReadFail => Ok(false),
-        Err(error) => Err(error),
-    }
+    let bytes = logfile::read_long(file, disk.pool(), from, to - from).await?;
+    let skip = (record.at - from) as usize;
+    let payload = &bytes[skip..skip + record.stored_len as usize];
+    Ok(sums_of(payload).0 == record.crc)
 }
 
 /// Bytes that were read ahead.
@@ -212,4 +222,6 @@ async fn is_whole(disk: &dyn Disk, file: &dyn File, record: &Record) -> Result<b
 struct Window {
     at: u64,
     bytes: Vec<u8>,
+    /// A page could not be read.
+    hides: bool,
 }

@@ -282,6 +282,31 @@ fn a_device_that_cannot_read_gives_a_miss() {
 }
 
 #[test]
+fn what_one_start_could_not_read_the_next_one_does_not_find() {
+    let rig = Rig::new();
+    let objects = some(&rig);
+    let held = |rig: &Rig| -> Vec<bool> {
+        let tickets = objects.iter().map(|object| object.ticket);
+        tickets.map(|ticket| rig.tier.holds(ticket)).collect()
+    };
+    let mut given_up = 0;
+    for nth in 1..=30 {
+        let disk = rig.disk.kill(&mut Dice::new(0));
+        // The second look at a page fails too.
+        disk.plan(Op::Read, nth, Fault::EIO);
+        disk.plan(Op::Read, nth + 1, Fault::EIO);
+        // A start that fails says so, and nobody is told anything.
+        let Ok(first) = Rig::on(disk, options()) else {
+            continue;
+        };
+        let found = held(&first);
+        given_up += u32::from(found.contains(&false));
+        assert_eq!(held(&first.restart()), found, "read {nth}");
+    }
+    assert!(given_up > 0);
+}
+
+#[test]
 fn misplaced_and_lost_writes_are_never_believed() {
     for (seed, fault) in [
         Fault::Lost,
