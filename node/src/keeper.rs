@@ -4,7 +4,7 @@
 //! speaks to the partition through [`MemberApi`]. Objects come by the feed of the partition and leave it as records; nothing
 //! here decides what is kept, that is the catalog's and the tier's.
 
-use crate::signal::Signal;
+use crate::{lender::Lender, signal::Signal};
 use futures_util::future::{Either, join_all, select, select_all};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -25,10 +25,7 @@ use ziggurat_engine::{
         teller::{Inventory, Note, Place, Teller},
     },
 };
-use ziggurat_tiers::{
-    dram::DramTier,
-    ssd::{Item, News, Source, SsdTier},
-};
+use ziggurat_tiers::ssd::{Item, News, Source, SsdTier};
 
 /// Bytes that one append takes at most.
 pub const BATCH_BYTES: u64 = 4 << 20;
@@ -99,6 +96,8 @@ struct Feed {
     queue: VecDeque<Ticket>,
     /// What is being taken over.
     under_way: BTreeSet<Ticket>,
+    /// What of it lay in the memory of an earlier incarnation.
+    earlier: BTreeSet<Ticket>,
     /// What is not handed out any more, with its segment, until that is acknowledged.
     retiring: Vec<(SegmentId, Ticket)>,
     /// What the owner is asked to forget, by directory, until that is acknowledged.
@@ -108,7 +107,7 @@ struct Feed {
 /// See the module.
 #[derive(Debug)]
 pub struct Keeper {
-    dram: Arc<DramTier>,
+    lender: Arc<dyn Lender>,
     directories: Vec<Here>,
     eager: bool,
     feed: Mutex<Feed>,
@@ -118,16 +117,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of `directories` for the objects of `dram`.
+    /// A keeper of `directories` for the objects in the memory of `lender`.
     #[must_use]
-    pub fn new(dram: Arc<DramTier>, directories: Vec<Directory>, eager: bool) -> Self {
+    pub fn new(lender: Arc<dyn Lender>, directories: Vec<Directory>, eager: bool) -> Self {
         let here = |directory| Here {
             directory,
             segment: Mutex::default(),
             stream: Stream::default(),
         };
         Self {
-            dram,
+            lender,
             directories: directories.into_iter().map(here).collect(),
             eager,
             feed: Mutex::default(),
@@ -145,7 +144,7 @@ struct Load {
 
 /// A payload in the node's memory: believed only if the version owns it from the first byte to the last.
 struct InMemory<'a> {
-    dram: &'a DramTier,
+    lender: &'a dyn Lender,
     ticket: Ticket,
     len: u64,
     at: Target,
@@ -162,7 +161,7 @@ impl Source for InMemory<'_> {
             want_table: table_len(self.len) > 0,
         };
         let empty = op.into.is_empty();
-        let sums = self.dram.read(&mut op)?;
+        let sums = self.lender.read(&mut op)?;
         Ok(match (empty, op.want_table) {
             (true, _) => Vec::new(),
             (false, true) => sums.chunks,
@@ -192,6 +191,11 @@ impl Keeper {
     pub fn tier(&self, segment: SegmentId) -> Option<&Arc<SsdTier>> {
         let here = self.directories.iter().find(|here| here.is(segment))?;
         Some(&here.directory.tier)
+    }
+
+    /// The incarnation that serves the memory and the directories now.
+    pub(crate) fn member(&self) -> MemberId {
+        self.lender.member()
     }
 
     /// Offers the directories to a partition. Streams begin anew: another partition knows nothing of them.
@@ -238,6 +242,7 @@ impl Keeper {
         feed.held.clear();
         feed.queue.clear();
         feed.retiring.clear();
+        feed.earlier = feed.under_way.clone();
     }
 
     /// Takes in what the partition lets its member know; `false` for what is not a keeper's business.
@@ -271,7 +276,13 @@ impl Keeper {
             }
             Effect::Discard {
                 segment, tickets, ..
-            } => feed.discards.push_back((*segment, tickets.clone())),
+            } => {
+                // What has not begun to be taken over does not begin any more, whenever its retirement is heard of.
+                for ticket in tickets {
+                    feed.held.remove(ticket);
+                }
+                feed.discards.push_back((*segment, tickets.clone()));
+            }
         }
         drop(feed);
         self.work.raise();
@@ -281,7 +292,8 @@ impl Keeper {
 
     /// Everything that goes on whether the partition can be reached or not. Never completes.
     pub async fn work(&self, clock: &dyn Clock) {
-        let mut all: Vec<Job<'_, ()>> = vec![Box::pin(self.retire()), Box::pin(self.discard())];
+        let mut all: Vec<Job<'_, ()>> =
+            vec![Box::pin(self.retire()), Box::pin(self.discard(clock))];
         for here in &self.directories {
             all.push(Box::pin(here.pump()));
             all.push(Box::pin(here.tend(clock)));
@@ -329,14 +341,7 @@ impl Keeper {
         let mut all: Vec<Job<'_, Error>> = Vec::new();
         for here in &self.directories {
             if let Some(segment) = *here.segment() {
-                let tier = &*here.directory.tier;
-                all.push(Box::pin(tell(
-                    api,
-                    member,
-                    segment,
-                    &here.stream,
-                    Disk(tier),
-                )));
+                all.push(Box::pin(self.tell_directory(api, member, here, segment)));
             }
         }
         for (segment, stream) in &memory {
@@ -350,6 +355,21 @@ impl Keeper {
             return std::future::pending().await;
         }
         select_all(all).await.0
+    }
+
+    /// Tells of a directory, once nothing is on its way to it from an earlier incarnation: what the first snapshot does not
+    /// name counts as gone for good.
+    async fn tell_directory(
+        &self,
+        api: &dyn MemberApi,
+        member: MemberId,
+        here: &Here,
+        segment: SegmentId,
+    ) -> Error {
+        let has_landed = || self.lock().earlier.is_empty().then_some(());
+        self.duties.until(has_landed).await;
+        let inventory = Disk(&here.directory.tier);
+        tell(api, member, segment, &here.stream, inventory).await
     }
 
     /// Completes when the partition knows everything that the directories hold.
@@ -384,7 +404,7 @@ impl Keeper {
     async fn offload(&self, here: &Here) {
         loop {
             let load = self.work.until(|| self.lock().load()).await;
-            let member = self.dram.member();
+            let member = self.lender.member();
             let mut sources: Vec<_> = load
                 .holdings
                 .iter()
@@ -407,6 +427,7 @@ impl Keeper {
             let mut feed = self.lock();
             for holding in &load.holdings {
                 feed.under_way.remove(&holding.version.ticket);
+                feed.earlier.remove(&holding.version.ticket);
             }
             drop(feed);
             self.duties.raise();
@@ -416,7 +437,7 @@ impl Keeper {
     fn source(&self, member: MemberId, holding: &Holding) -> InMemory<'_> {
         let placement = holding.placement.clone();
         InMemory {
-            dram: &self.dram,
+            lender: &*self.lender,
             ticket: holding.version.ticket,
             len: holding.len,
             at: Target {
@@ -444,9 +465,9 @@ impl Keeper {
     }
 
     /// Forgets what the partition wants forgotten, and says so when no restart can find it.
-    async fn discard(&self) {
+    async fn discard(&self, clock: &dyn Clock) {
         loop {
-            let (segment, tickets) = self.duties.until(|| self.lock().discards.pop_front()).await;
+            let (segment, tickets) = self.duties.until(|| self.lock().discard()).await;
             let Some(here) = self.directories.iter().find(|here| here.is(segment)) else {
                 continue;
             };
@@ -455,9 +476,10 @@ impl Keeper {
                     here.take_news();
                     here.stream.note(tickets.into_iter().map(Note::Forgotten));
                 }
-                // It comes again until it is acknowledged.
                 Err(error) => {
-                    warn!(segment = %here.directory.name, %error, "tombstones could not be written")
+                    warn!(segment = %here.directory.name, %error, "tombstones could not be written, trying again");
+                    clock.sleep_until(clock.now().after(TEND)).await;
+                    self.lock().discards.push_back((segment, tickets));
                 }
             }
         }
@@ -486,6 +508,20 @@ impl Feed {
             self.queue.pop_front();
         }
         (!holdings.is_empty()).then_some(Load { holdings })
+    }
+
+    /// Takes what is to be forgotten and not on its way to disk: what the tier forgot before would arrive there after all.
+    fn discard(&mut self) -> Option<(SegmentId, Vec<Ticket>)> {
+        let Self {
+            discards,
+            under_way,
+            ..
+        } = self;
+        let has_landed = |tickets: &[Ticket]| !tickets.iter().any(|t| under_way.contains(t));
+        let ready = discards
+            .iter()
+            .position(|(_, tickets)| has_landed(tickets))?;
+        discards.remove(ready)
     }
 
     /// Takes what is retired and not on its way to disk.

@@ -7,6 +7,7 @@
 
 pub mod host;
 pub mod keeper;
+pub mod lender;
 pub mod memory;
 pub mod node;
 pub mod offline;
@@ -14,11 +15,13 @@ pub mod ssd;
 
 mod clock;
 mod duty;
+mod fetch;
 mod foreign;
 mod signal;
 
 pub use host::NodeHost;
 pub use keeper::{Directory, Keeper};
+pub use lender::Lender;
 pub use memory::MemoryOptions;
 pub use node::{Node, NodeOptions};
 pub use ssd::{SsdOptions, SsdPath};
