@@ -19,6 +19,12 @@ pub enum Canary {
     RangedChecksumUnchecked = 5,
     /// A reader counts the span of its guard from the arrival of the grant instead of from its request.
     LeaseClockRestarted = 6,
+    /// A version that an owner holds becomes a replica of whichever version of its key is readable.
+    ForeignTicketAdopted = 7,
+    /// The partition answers changes that an owner tells, and does not take in the first of them.
+    LedgerDeltaLost = 8,
+    /// A record that was being written when its node ended is held after the restart, whole or not.
+    TornRecordAccepted = 9,
 }
 
 impl Canary {
@@ -30,6 +36,9 @@ impl Canary {
         Self::GuardUnchecked,
         Self::RangedChecksumUnchecked,
         Self::LeaseClockRestarted,
+        Self::ForeignTicketAdopted,
+        Self::LedgerDeltaLost,
+        Self::TornRecordAccepted,
     ];
 }
 

@@ -123,10 +123,10 @@ impl Default for Options {
 }
 
 /// The least capacity of a directory.
-pub const CAPACITY_MIN: ByteCount = ByteCount(16 << 20);
+pub const CAPACITY_MIN: ByteCount = ByteCount(2 << 20);
 
 /// The least size of a log file.
-const FILE_BYTES_MIN: u64 = 1 << 20;
+const FILE_BYTES_MIN: u64 = 256 << 10;
 
 /// What has changed since the last question: what the ledger tells.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -46,13 +46,27 @@ impl Grains {
     }
 }
 
+/// A guard on the replicas that were there when it was granted.
+#[derive(Debug)]
+struct Guard {
+    term: u16,
+    until: Timestamp,
+    places: Vec<Place>,
+}
+
+impl Guard {
+    fn holds(&self, now: Timestamp, place: Place) -> bool {
+        self.until > now && self.places.contains(&place)
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Books {
     places: BTreeMap<Place, Grains>,
     writes: BTreeMap<Ticket, Vec<Replica>>,
-    /// Guards that were granted and not given back: term and end, on the master's clock.
-    guards: BTreeMap<Ticket, Vec<(u16, Timestamp)>>,
+    /// Guards that were granted and not given back; their ends are on the master's clock.
+    guards: BTreeMap<Ticket, Vec<Guard>>,
 }
 
 /// A broken rule: name and circumstances.
@@ -119,10 +133,10 @@ impl Books {
             Standing::Fenced => None,
             Standing::Good => {
                 let guards = self.guards.get(&owner)?;
-                let held = guards.iter().find(|(_, until)| *until > now)?;
+                let held = guards.iter().find(|guard| guard.holds(now, place))?;
                 let what = format!(
                     "{next} got space of {owner}, guarded until {:?} at {now:?}",
-                    held.1
+                    held.until
                 );
                 Some(("space_reused_under_guard", what))
             }
@@ -242,14 +256,19 @@ impl Books {
     /// A guard was granted.
     pub(crate) fn guarded(&mut self, now: Timestamp, grant: &GetGrant) {
         let guards = self.guards.entry(grant.ticket).or_default();
-        guards.retain(|(_, until)| *until > now);
-        guards.push((grant.hold.term, now.after(grant.span)));
+        guards.retain(|guard| guard.until > now);
+        let replicas = grant.replicas.as_slice().iter();
+        guards.push(Guard {
+            term: grant.hold.term,
+            until: now.after(grant.span),
+            places: replicas.map(|r| (r.member, r.placement.segment)).collect(),
+        });
     }
 
     /// A guard was given back.
     pub(crate) fn given_back(&mut self, hold: &Hold) {
         if let Some(guards) = self.guards.get_mut(&hold.ticket)
-            && let Some(index) = guards.iter().position(|(term, _)| *term == hold.term)
+            && let Some(index) = guards.iter().position(|guard| guard.term == hold.term)
         {
             guards.swap_remove(index);
         }

@@ -23,6 +23,9 @@ pub(crate) use rooms::Rooms;
 /// The tenants of every world: most keys are in the first.
 pub(crate) const TENANTS: [TenantId; 2] = [TenantId(0), TenantId(1)];
 
+/// Their names.
+pub(crate) const TENANT_NAMES: [&str; 2] = ["default", "second"];
+
 /// The text of a key of the working set.
 pub(crate) fn key_text(number: u64) -> String {
     // Some keys are longer than the smallest class of rows.

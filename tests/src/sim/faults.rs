@@ -3,11 +3,14 @@
 
 use super::{
     client,
+    clock::SimClock,
+    disk::{Crash, NodeDisk},
     node::{self, rot},
     params::{CLIENTS, NODES},
     world::{Order, Process, Sim, World},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+use ziggurat_base::hash::Dice;
 
 impl World {
     fn span(&mut self, from_ms: u64, to_ms: u64) -> Duration {
@@ -40,6 +43,7 @@ pub(crate) fn due(world: &mut World) {
 fn settle(world: &mut World) {
     world.settling = true;
     world.network.calm();
+    world.disks().for_each(NodeDisk::calm);
     let everybody: Vec<_> = world.health.keys().copied().collect();
     for process in everybody {
         if let Some(health) = world.health.get_mut(&process) {
@@ -52,6 +56,12 @@ fn settle(world: &mut World) {
 
 /// One fault.
 pub(crate) fn strike(world: &mut World, sim: &Sim) {
+    if world.params.disk.is_some() && world.dice.below(4) == 0 {
+        let kind = strike_disk(world, sim);
+        world.outcome.fault(kind);
+        world.outcome.tell(|| format!("FAULT {kind}"));
+        return;
+    }
     let kind = match world.dice.below(100) {
         0..14 => partition(world),
         14..24 => node_crash(world, sim),
@@ -77,24 +87,106 @@ fn partition(world: &mut World) -> &'static str {
     "partition"
 }
 
+/// One fault of the disks, or one that makes the most of them.
+fn strike_disk(world: &mut World, sim: &Sim) -> &'static str {
+    let index = world.dice.below(NODES as u64) as usize;
+    let span = world.span(5, 800);
+    match world.dice.below(10) {
+        0..2 => {
+            end_node(world, sim, index, Crash::PowerLost);
+            "power_loss"
+        }
+        2 => {
+            end_node(world, sim, index, Crash::Killed);
+            let down = world.span(1, 300);
+            world.restart_master(down);
+            "node_and_master_crash"
+        }
+        3..5 => {
+            let slowness = 10 << world.dice.below(7);
+            for_a_while(
+                world,
+                index,
+                span,
+                |disk| disk.slow_down(slowness),
+                |disk| {
+                    disk.slow_down(1);
+                },
+            );
+            "slow_disk"
+        }
+        5..7 => {
+            for_a_while(world, index, span, NodeDisk::fill, NodeDisk::room);
+            "full_disk"
+        }
+        7 => {
+            world.disks().nth(index).into_iter().for_each(NodeDisk::rot);
+            "disk_rots"
+        }
+        _ => {
+            world.restart_master(span);
+            "master_restart"
+        }
+    }
+}
+
+fn for_a_while(
+    world: &mut World,
+    index: usize,
+    span: Duration,
+    begin: impl FnOnce(&NodeDisk),
+    end: impl FnOnce(&NodeDisk) + Send + 'static,
+) {
+    let Some(disk) = &world.nodes[index].disk else {
+        return;
+    };
+    begin(disk);
+    world.after(span, move |world| {
+        if let Some(disk) = &world.nodes[index].disk {
+            end(disk);
+        }
+    });
+}
+
 fn node_crash(world: &mut World, sim: &Sim) -> &'static str {
     let index = world.dice.below(NODES as u64) as usize;
+    end_node(world, sim, index, Crash::Killed);
+    "node_crash"
+}
+
+fn end_node(world: &mut World, sim: &Sim, index: usize, crash: Crash) {
     let process = Process::Node(index);
     if world.health(process).up {
         world.kill(process);
-        world.nodes[index].die();
+        world.nodes[index].die(crash);
         let (down, sim) = (world.span(1, 300), sim.clone());
         world.after(down, move |world| start_node(world, &sim, index));
     }
-    "node_crash"
 }
 
 /// Starts a node's process.
 pub(crate) fn start_node(world: &mut World, sim: &Sim, index: usize) {
     let process = Process::Node(index);
     world.start(process);
+    give_disk(world, sim, index);
     let work = node::control::run(sim.clone(), index);
     world.orders.push(Order::Spawn(process, Box::pin(work)));
+}
+
+/// The first process of a node finds an empty disk.
+fn give_disk(world: &mut World, sim: &Sim, index: usize) {
+    let Some(params) = world.params.disk.clone() else {
+        return;
+    };
+    if world.nodes[index].disk.is_none() {
+        let clock = SimClock {
+            sim: sim.clone(),
+            rate: world.nodes[index].rate,
+        };
+        let dice = &mut Dice::new(world.dice.roll());
+        let disk = NodeDisk::new(&params, Arc::new(clock), dice);
+        world.nodes[index].disk = Some(disk);
+    }
 }
 
 fn client_crash(world: &mut World, sim: &Sim) -> &'static str {

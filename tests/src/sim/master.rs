@@ -5,6 +5,7 @@
 
 use super::{
     clock::Rate,
+    ledger::Letters,
     node,
     outcome::Outcome,
     params::Params,
@@ -18,8 +19,8 @@ use ziggurat_base::{
 use ziggurat_engine::{
     catalog::{Catalog, Matcher},
     command::{
-        Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, Page, PutAnswer, PutDone, PutEnd,
-        PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Tags, Wish,
+        Answer, Cursor, Effect, Force, GetGrant, Hold, Keep, Keys, Page, PutAnswer, PutDone,
+        PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Tags, Wish,
     },
     segment::Segment,
 };
@@ -28,6 +29,7 @@ use ziggurat_engine::{
 pub(crate) struct Master {
     pub(crate) catalog: Catalog,
     pub(crate) rate: Rate,
+    pub(crate) letters: Letters,
     calls: u64,
     ticks: u64,
     /// Removals that took an open write away instead of an object.
@@ -53,6 +55,7 @@ impl Master {
         Self {
             catalog: Catalog::new(params.config.clone(), Era(3)),
             rate: Rate::rolled(dice),
+            letters: Letters::default(),
             calls: 0,
             ticks: 0,
             voided: 0,
@@ -61,12 +64,20 @@ impl Master {
 }
 
 impl World {
-    /// Starts the master with an empty catalog, of a later era than any before it.
+    /// Starts the master with an empty catalog, of a later era than any before it, and with what the one before has kept.
     pub(crate) fn start_master(&mut self) {
         let era = Era(self.master.catalog.era().0 + 1 + self.dice.below(3) as u32);
         let seen = *self.master.catalog.seen();
         self.outcome.seen.join(&seen);
         self.master.catalog = Catalog::new(self.params.config.clone(), era);
+        if self.params.disk.is_some() {
+            let records = self.master.letters.begin();
+            self.master.catalog.absorb(records);
+        }
+        for (number, name) in super::client::TENANT_NAMES.iter().enumerate() {
+            let tenant = self.master.catalog.tenant(name);
+            assert_eq!(tenant, Ok(super::client::TENANTS[number]));
+        }
         self.master.rate = Rate::rolled(&mut self.dice);
         self.master.voided = 0;
         let life = self.start(Process::Master);
@@ -107,7 +118,9 @@ impl World {
         if self.master.ticks.is_multiple_of(REMIND_EVERY) {
             let members: Vec<_> = self.addresses.keys().copied().collect();
             for member in members {
-                let debts = self.master.catalog.debts(member);
+                let mut debts = self.master.catalog.debts(member);
+                // Of the rest a member is reminded when it connects.
+                debts.retain(|effect| matches!(effect, Effect::Fence { .. }));
                 self.send_effects(debts);
             }
         }
@@ -137,6 +150,8 @@ impl World {
     /// What follows every call: effects go out, invariants are looked at.
     pub(crate) fn after_call(&mut self) {
         self.master.calls += 1;
+        let records = self.master.catalog.take_records();
+        self.master.letters.keep(records);
         let effects = self.master.catalog.take_effects();
         for effect in &effects {
             if let Effect::Fence {
@@ -155,7 +170,17 @@ impl World {
     }
 
     fn send_effects(&mut self, effects: Vec<Effect>) {
-        for effect in effects {
+        let (fences, letters): (Vec<_>, Vec<_>) = effects
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Fence { .. }));
+        let mut by_member: BTreeMap<MemberId, Vec<Effect>> = BTreeMap::new();
+        for letter in letters {
+            by_member.entry(letter.member()).or_default().push(letter);
+        }
+        for (member, effects) in by_member {
+            self.post(member, effects);
+        }
+        for effect in fences {
             if let Some(index) = self.addresses.get(&effect.member()).copied() {
                 let arrives = move |world: &mut Self| node::fence(world, index, &effect);
                 self.send(Process::Master, Process::Node(index), arrives, |_| {});
@@ -181,7 +206,9 @@ impl World {
                 self.outcome.violation("successor_thrown_out", what);
             }
         }
-        if let Ok(segment) = &mounted {
+        if let Ok(segment) = &mounted
+            && offer.keep == Keep::Delegated
+        {
             self.books.mounted((member, *segment), offer.capacity.0);
         }
         self.after_call();
@@ -281,10 +308,11 @@ impl World {
     /// Every object that became readable is there, or was evicted, removed or lost: once each.
     pub(crate) fn count_objects(&mut self) {
         let stats = self.master.catalog.stats();
-        let gone = stats.evicted + stats.lost + stats.removed - self.master.voided;
-        if stats.puts_ended != stats.objects + gone {
+        let gone = stats.evicted + stats.lost + stats.removed + stats.dropped - self.master.voided;
+        let adopted = self.master.letters.adopted;
+        if stats.puts_ended + adopted != stats.objects + gone {
             let what = format!(
-                "{} ended, {} there, {gone} gone",
+                "{} ended, {adopted} adopted, {} there, {gone} gone",
                 stats.puts_ended, stats.objects
             );
             self.outcome.violation("objects_do_not_add_up", what);

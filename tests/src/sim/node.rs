@@ -5,9 +5,13 @@
 
 use super::{
     clock::Rate,
+    disk::{Crash, NodeDisk},
     world::{Process, World},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use ziggurat_base::{
     CHUNK, Code, Error, Extent, MemberId, SegmentId, Ticket, checksum::chunk_count, frame::Span,
     hash::Dice,
@@ -17,10 +21,15 @@ use ziggurat_engine::{
     port::Access,
     shelf::{Shelf, WriteId},
 };
+use ziggurat_node::Keeper;
 
 pub(super) mod control;
+pub(super) mod directory;
 #[cfg(test)]
 mod host;
+pub(super) mod inbox;
+mod memory;
+mod port;
 pub(super) mod read;
 pub(super) mod write;
 
@@ -36,6 +45,14 @@ pub(crate) struct Node {
     /// Writes under way; whether each may go on.
     writes: BTreeMap<WriteId, bool>,
     pub(crate) highest_era: u32,
+    /// What its partition lets it know, on its way.
+    pub(crate) inbox: inbox::Inbox,
+    /// Its disk, which outlives its processes.
+    pub(crate) disk: Option<NodeDisk>,
+    /// The product's keeper of the directory on it, while a process runs that has opened it.
+    pub(crate) keeper: Option<Arc<Keeper>>,
+    /// Records that the process before held on disk and must find again.
+    pub(crate) kept: BTreeSet<Ticket>,
 }
 
 impl Node {
@@ -48,6 +65,10 @@ impl Node {
             retired: BTreeSet::new(),
             writes: BTreeMap::new(),
             highest_era: 0,
+            inbox: inbox::Inbox::default(),
+            disk: None,
+            keeper: None,
+            kept: BTreeSet::new(),
         }
     }
 
@@ -142,12 +163,22 @@ impl Node {
         }
         self.member = None;
         self.retired.clear();
+        self.inbox.close();
+        if let Some(keeper) = &self.keeper {
+            keeper.forget_memory();
+        }
     }
 
-    /// The process dies, and its memory with it.
-    pub(crate) fn die(&mut self) {
+    /// The process dies, and its memory with it; its disk is as the crash leaves it.
+    pub(crate) fn die(&mut self, crash: Crash) {
+        let kept = directory::must_find(self, crash);
+        if let Some(disk) = &mut self.disk {
+            disk.crash(crash);
+        }
         *self = Self {
             rate: self.rate,
+            disk: self.disk.take(),
+            kept,
             ..Self::new(&mut Dice::new(0))
         };
     }

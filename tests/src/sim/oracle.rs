@@ -7,7 +7,7 @@ use super::{
     books::Broken,
     payload::{Name, Payload},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use ziggurat_base::{Crc32, Era, Key, TenantId, Ticket, Timestamp};
 use ziggurat_engine::command::{PutDone, PutEnd};
 
@@ -49,14 +49,21 @@ pub(crate) struct Passage {
 pub(crate) struct Oracle {
     versions: BTreeMap<Ticket, Version>,
     names: BTreeMap<Name, Vec<Ticket>>,
-    /// When each master began: what was stored before is gone.
+    /// When each master began: what was stored before is gone, but for what a node had on its disk.
     eras: Vec<(Timestamp, Era)>,
+    /// What a node has told of.
+    told: BTreeSet<Ticket>,
 }
 
 impl Oracle {
     /// A master with an empty catalog began.
     pub(crate) fn master_began(&mut self, now: Timestamp, era: Era) {
         self.eras.push((now, era));
+    }
+
+    /// A node has told that it holds a version on its disk, and was believed.
+    pub(crate) fn told(&mut self, ticket: Ticket) {
+        self.told.insert(ticket);
     }
 
     /// A write was granted.
@@ -140,7 +147,9 @@ impl Oracle {
             ));
         }
         let gone = |(at, era): &&(Timestamp, Era)| *at <= begun && ticket.era() < *era;
-        if let Some((at, era)) = self.eras.iter().find(gone) {
+        if let Some((at, era)) = self.eras.iter().find(gone)
+            && !self.told.contains(&ticket)
+        {
             return Some((
                 "bytes_of_an_earlier_era",
                 format!("{ticket}, era {era:?} began at {at:?}"),

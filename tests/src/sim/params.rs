@@ -1,10 +1,13 @@
 //! What a seed decides before anything runs: sizes, spans, policies, weather.
 
-use super::network::Weather;
+use super::{disk::DiskParams, network::Weather};
 use std::time::Duration;
 use ziggurat_base::hash::Dice;
 use ziggurat_engine::{
-    catalog::Config, evict::PolicyKind, journey::Patience, place::PlacementKind,
+    catalog::{Config, OffloadMode},
+    evict::PolicyKind,
+    journey::Patience,
+    place::PlacementKind,
     space::AllocatorKind,
 };
 
@@ -42,7 +45,12 @@ pub(crate) struct Params {
     pub(crate) think: Duration,
     /// The catalog's invariants are checked after every so many calls.
     pub(crate) check_every: u64,
+    /// The SSD directory of each node; most worlds have none.
+    pub(crate) disk: Option<DiskParams>,
 }
+
+/// Of so many worlds one has SSD directories.
+const DISKS_ONE_IN: u64 = 5;
 
 /// Mean of [`len`], measured; see the test.
 const LEN_MEAN: u64 = 18_000;
@@ -65,6 +73,21 @@ fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_micros(from * 1000 + dice.below((to - from) * 1000 + 1))
 }
 
+/// The disks of a seed, and how objects come to them. Dice of their own: worlds without disks are as if there were none.
+fn disks(seed: u64) -> (Option<DiskParams>, Config) {
+    let dice = &mut Dice::new(seed ^ 0x0d15_c0b1);
+    let has_disks = dice.below(DISKS_ONE_IN) == 0;
+    let disk = has_disks.then(|| DiskParams::rolled(dice));
+    let modes = [OffloadMode::Eager, OffloadMode::Eager, OffloadMode::OnEvict];
+    let offloading = Config {
+        offload: modes[dice.below(3) as usize],
+        offload_share: [0.3, 0.5, 1.0][dice.below(3) as usize],
+        offload_patience: millis(dice, 100, 3000),
+        ..Config::default()
+    };
+    (disk, offloading)
+}
+
 impl Params {
     /// Rolls the parameters of a seed.
     pub(crate) fn rolled(seed: u64) -> Self {
@@ -84,6 +107,7 @@ impl Params {
                 millis(dice, 200, 1500),
             )
         };
+        let (disk, offloading) = disks(seed);
         let config = Config {
             lease,
             write_discard: discard,
@@ -97,12 +121,11 @@ impl Params {
             allocator: AllocatorKind::Offset,
             seed,
             paranoid: false,
-            ..Config::default()
+            ..offloading
         };
         let segments_per_node = 1 + dice.below(2) as usize;
         let node_bytes = (256 << 10) + 4096 * dice.below(64);
         let segment_bytes = node_bytes / segments_per_node as u64 / 64 * 64;
-        let set_bytes = 3 * node_bytes * NODES as u64;
         let weather = Weather {
             usual: Duration::from_micros(50 + dice.below(400)),
             longest: (lease.max(discard) * 2).max(Duration::from_millis(60)),
@@ -111,16 +134,15 @@ impl Params {
             twice_permille: 5 + dice.below(30),
             flip_per_100k: dice.below(200),
         };
-        let lanes = 1 + dice.below(4) as usize;
         Self {
             seed,
             ops: 2_050,
             faults: 60,
-            lanes,
+            lanes: 1 + dice.below(4) as usize,
             keys: if narrow {
                 3 + dice.below(14)
             } else {
-                set_bytes / LEN_MEAN
+                3 * node_bytes * NODES as u64 / LEN_MEAN
             },
             segment_bytes,
             segments_per_node,
@@ -138,6 +160,7 @@ impl Params {
             stripe: (64 << 10) << dice.below(3),
             think: millis(dice, 1, 12),
             check_every: if seed.is_multiple_of(8) { 1 } else { 16 },
+            disk,
         }
     }
 }

@@ -55,6 +55,7 @@ pub fn run(seed: u64, telling: Telling) -> Outcome {
     QUIET.set(true);
     let ran = catch_unwind(AssertUnwindSafe(|| history(&sim)));
     QUIET.set(false);
+    let _dropped_outside_of_the_world = sim.with(World::end);
     sim.with(|world| {
         if ran.is_err() {
             let what = PANICKED

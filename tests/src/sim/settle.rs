@@ -3,6 +3,7 @@
 use super::{
     client::{self, Seat, TENANTS},
     clock::SimClock,
+    node::directory::tickets,
     params::{CLIENTS, NODES},
     world::{Process, Sim, World},
 };
@@ -21,6 +22,10 @@ pub(crate) fn key_text(number: u8) -> String {
     format!("audit{number}")
 }
 
+/// So often, and after such a time, it is looked again whether everything has come to its end.
+const LOOKS: u32 = 50;
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Runs after the faults, and ends the history.
 pub(crate) async fn audit(sim: Sim) {
     let clock = SimClock {
@@ -30,9 +35,11 @@ pub(crate) async fn audit(sim: Sim) {
     let span = sim.with(|world| bound(world));
     clock.sleep(span).await;
     sim.with(quiet);
+    in_the_end(&sim, &clock, "directories_disagree", directories).await;
     reads(&sim).await;
     writes(&sim).await;
     removes(&sim, &clock).await;
+    in_the_end(&sim, &clock, "debts_never_paid", paid).await;
     sim.with(|world| world.done = true);
 }
 
@@ -52,7 +59,8 @@ fn quiet(world: &mut World) {
         let what = format!("{open} open, {closing} waiting for a fence");
         world.outcome.violation("writes_never_settled", what);
     }
-    let segments = (NODES * world.params.segments_per_node) as u64;
+    let directories = world.disks().count();
+    let segments = (NODES * world.params.segments_per_node + directories) as u64;
     let members = (NODES + CLIENTS) as u64;
     if (stats.segments, stats.members) != (segments, members) {
         let what = format!("{} segments, {} members", stats.segments, stats.members);
@@ -60,6 +68,70 @@ fn quiet(world: &mut World) {
     }
     world.count_objects();
     world.master.catalog.check();
+}
+
+/// Looks until nothing is wrong any more: what is known is told some time after it has come about.
+async fn in_the_end(
+    sim: &Sim,
+    clock: &SimClock,
+    rule: &'static str,
+    wrong: impl Fn(&World) -> Option<String>,
+) {
+    for _ in 0..LOOKS {
+        if sim.with(|world| wrong(world)).is_none() {
+            return;
+        }
+        clock.sleep(LOOK).await;
+    }
+    sim.with(|world| {
+        if let Some(what) = wrong(world) {
+            world.outcome.violation(rule, what);
+        }
+    });
+}
+
+/// What the partition knows of the directories is what they hold.
+fn directories(world: &World) -> Option<String> {
+    let mut held = 0;
+    for (index, node) in world.nodes.iter().enumerate() {
+        node.disk.as_ref()?;
+        let Some(keeper) = &node.keeper else {
+            return Some(format!("node {index} has not opened its directory"));
+        };
+        let tickets = keeper.tiers().flat_map(|tier| tier.look(tickets));
+        for ticket in tickets {
+            held += 1;
+            let Some(name) = world.oracle.name(ticket) else {
+                return Some(format!(
+                    "node {index} holds {ticket}, which nobody was granted"
+                ));
+            };
+            let keys = [name.1.as_key()];
+            let keys = Keys {
+                tenant: name.0,
+                keys: &keys,
+            };
+            let found = world.master.catalog.stat(world.master_time(), keys);
+            if !matches!(&found[..], [Ok(Some(stat))] if stat.ticket == ticket) {
+                return Some(format!("node {index} holds {ticket}: {found:?}"));
+            }
+        }
+    }
+    let known = world.master.catalog.stats().owned_replicas;
+    (known != held).then(|| format!("{held} are held, {known} are known"))
+}
+
+/// Nothing is held any more that was removed, and nothing is owed.
+fn paid(world: &World) -> Option<String> {
+    let stats = world.master.catalog.stats();
+    let owed = (stats.debts, stats.key_debts, stats.directories_absent);
+    let keepers = world.nodes.iter().filter_map(|node| node.keeper.as_ref());
+    let records = keepers.flat_map(|keeper| keeper.tiers());
+    let records: u64 = records.map(|tier| tier.stats().records).sum();
+    (owed != (0, 0, 0) || records > 0 || stats.owned_used > 0).then(|| {
+        let used = stats.owned_used;
+        format!("{records} records of {used} bytes; debts, of keys, absent: {owed:?}")
+    })
 }
 
 fn patience() -> Patience {

@@ -4,6 +4,7 @@ use super::{
     books::{Books, Broken},
     client::Client,
     clock::Rate,
+    disk::NodeDisk,
     executor::Work,
     master::Master,
     network::{Fate, Network},
@@ -34,6 +35,9 @@ pub(crate) enum Process {
 
 /// Something that happens at its time.
 pub(crate) type Event = Box<dyn FnOnce(&mut World) + Send>;
+
+/// Events in the order of their times, and of their planning.
+pub(crate) type Queue = BTreeMap<(Timestamp, u64), Event>;
 
 /// What only the executor can do, in order.
 pub(crate) enum Order {
@@ -79,7 +83,7 @@ pub(crate) struct World {
     pub(crate) settling: bool,
     /// The history is over.
     pub(crate) done: bool,
-    queue: BTreeMap<(Timestamp, u64), Event>,
+    queue: Queue,
     sequence: u64,
 }
 
@@ -142,6 +146,22 @@ impl World {
             Process::Client(index) => self.clients[index].rate,
             Process::Master | Process::Auditor => self.master.rate,
         }
+    }
+
+    /// The disks that there are, by node.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &NodeDisk> {
+        self.nodes.iter().filter_map(|node| node.disk.as_ref())
+    }
+
+    /// Lets go of everything that has a handle on this world.
+    pub(crate) fn end(&mut self) -> (Vec<Node>, Queue, Vec<Order>) {
+        let disks: Vec<_> = self.disks().map(NodeDisk::counts).collect();
+        for (kind, count) in disks.into_iter().flatten() {
+            *self.outcome.faults.entry(kind).or_default() += count;
+        }
+        let nodes = std::mem::take(&mut self.nodes);
+        let queue = std::mem::take(&mut self.queue);
+        (nodes, queue, std::mem::take(&mut self.orders))
     }
 
     pub(crate) fn health(&self, process: Process) -> Health {

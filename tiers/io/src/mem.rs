@@ -213,6 +213,12 @@ impl MemDisk {
         Ok(inode.visible(range))
     }
 
+    /// The files that there are, past requests and faults.
+    #[must_use]
+    pub fn files(&self) -> Vec<FileStat> {
+        self.shared.names().list()
+    }
+
     /// What was asked so far.
     #[must_use]
     pub fn counts(&self) -> Counts {

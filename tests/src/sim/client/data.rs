@@ -96,9 +96,11 @@ impl Port {
         let process = Process::Node(message.node);
         self.seat.sim.with(|world| {
             let failed = giver.clone();
+            let sim = self.seat.sim.clone();
             let arrives = move |world: &mut World| {
                 begin_read(
                     world,
+                    &sim,
                     message,
                     Box::new(move |world, answer| {
                         let answer = answer.map(|found| flipped_back(world, found));

@@ -1,13 +1,19 @@
 //! What a node does by itself: join, mount, ping, unmount with grace, leave, and begin anew.
 
-use super::super::{
-    call::call,
-    clock::SimClock,
-    world::{Process, Sim},
+use super::{
+    super::{
+        call::call,
+        clock::SimClock,
+        world::{Process, Sim},
+    },
+    directory,
+    port::MasterPort,
 };
-use std::time::Duration;
+use futures_util::future::select;
+use std::{pin::pin, sync::Arc, time::Duration};
 use ziggurat_base::{ByteCount, Code, Era, MemberId, SegmentId};
 use ziggurat_engine::command::{Answer, Keep, MemberOffer, SegmentOffer};
+use ziggurat_node::Keeper;
 
 /// The pause after a refusal.
 const PAUSE: Duration = Duration::from_millis(15);
@@ -19,6 +25,7 @@ struct Control {
     index: usize,
     me: Process,
     clock: SimClock,
+    keeper: Option<Arc<Keeper>>,
 }
 
 /// Runs as long as the process.
@@ -29,11 +36,13 @@ pub(crate) async fn run(sim: Sim, index: usize) {
         sim: sim.clone(),
         rate,
     };
+    let keeper = directory::open(&sim, index, &clock).await;
     let control = Control {
         sim,
         index,
         me,
         clock,
+        keeper,
     };
     loop {
         if let Ok(member) = control.join().await {
@@ -47,12 +56,13 @@ pub(crate) async fn run(sim: Sim, index: usize) {
 impl Control {
     async fn join(&self) -> Answer<MemberId> {
         let index = self.index;
+        let feed = self.keeper.is_some();
         let joined = call(&self.sim, self.me, move |world| {
             let now = world.master_time();
             let offer = MemberOffer {
                 address: format!("node{index}").into(),
                 in_process: false,
-                feed: false,
+                feed,
             };
             let member = world.master.catalog.join(now, &offer)?;
             world.addresses.insert(member, index);
@@ -79,14 +89,44 @@ impl Control {
         if mounted.contains(&None) {
             return;
         }
-        let pause = self.sim.with(|world| world.params.config.member_ttl / 3);
+        match &self.keeper {
+            Some(keeper) => {
+                let memory = mounted.iter().flatten();
+                memory.for_each(|segment| keeper.add_memory(*segment));
+                let port = MasterPort {
+                    sim: self.sim.clone(),
+                    me: self.me,
+                };
+                if keeper.mount(&port, member).await.is_err() {
+                    return;
+                }
+                let pings = pin!(self.ping(member, &mut mounted));
+                let telling = pin!(self.tell(keeper, &port, member));
+                select(pings, telling).await;
+            }
+            None => self.ping(member, &mut mounted).await,
+        }
+    }
+
+    /// Shows life, listens to what the partition lets its member know, and does now and then what nobody asked for.
+    async fn ping(&self, member: MemberId, mounted: &mut [Option<SegmentId>]) {
+        let index = self.index;
+        let (pause, feeds) = self.sim.with(|world| {
+            let pause = world.params.config.member_ttl / 3;
+            (pause, world.nodes[index].keeper.is_some())
+        });
         loop {
+            if feeds {
+                self.listen(member).await;
+            }
             self.clock.sleep(pause).await;
             let ping = call(&self.sim, self.me, move |world| {
-                world.serve(member, |_, _| ())
+                world.serve(member, |world, _| world.sent_to(member))
             });
-            if ping.await.is_err_and(|e| e.code() == Code::ClientNotFound) {
-                return;
+            match ping.await {
+                Ok(sent) => self.sim.with(|world| world.nodes[index].inbox.expect(sent)),
+                Err(error) if error.code() == Code::ClientNotFound => return,
+                Err(_) => {}
             }
             let (leaves, unmounts) = self.sim.with(|world| {
                 let quiet = world.settling;
@@ -97,12 +137,33 @@ impl Control {
                 self.leave(member).await;
                 return;
             }
-            if unmounts {
-                let number = self.sim.with(|world| world.dice.below(count as u64)) as usize;
-                if !self.renew_segment(member, number, &mut mounted).await {
+            // A node with a directory takes its memory back only when it leaves.
+            if unmounts && !feeds {
+                let count = mounted.len() as u64;
+                let number = self.sim.with(|world| world.dice.below(count)) as usize;
+                if !self.renew_segment(member, number, mounted).await {
                     return;
                 }
             }
+        }
+    }
+
+    /// Connects to the effects of this member, when it is not connected or something was lost on the way.
+    async fn listen(&self, member: MemberId) {
+        let index = self.index;
+        let connection = self.sim.with(|world| world.nodes[index].inbox.reconnect());
+        if let Some(connection) = connection {
+            let attached = call(&self.sim, self.me, move |world| {
+                world.serve(member, |world, _| world.attach(member, connection))
+            });
+            let _noticed_with_the_next_ping = attached.await;
+        }
+    }
+
+    /// Tells what is held, until the partition does not know this member any more.
+    async fn tell(&self, keeper: &Keeper, port: &MasterPort, member: MemberId) {
+        while keeper.tell(port, member).await.code() != Code::ClientNotFound {
+            self.clock.sleep(PAUSE).await;
         }
     }
 

@@ -1,11 +1,13 @@
 //! A data read at the node: owned before, copied in pieces, owned after.
 
 use super::{
-    super::world::{Process, World},
+    super::world::{Order, Process, Sim, World},
     touched,
 };
+use std::sync::Arc;
 use ziggurat_base::{CHUNK, Code, Error, Extent, frame::Span};
 use ziggurat_engine::{command::Answer, port::Access};
+use ziggurat_node::Keeper;
 
 /// A range of a payload that is wanted.
 #[derive(Clone, Debug)]
@@ -40,8 +42,18 @@ fn extents(message: &ReadMessage) -> Vec<Extent> {
 }
 
 /// A read arrives.
-pub(crate) fn begin(world: &mut World, message: ReadMessage, done: Done) {
+pub(crate) fn begin(world: &mut World, sim: &Sim, message: ReadMessage, done: Done) {
     let node = &world.nodes[message.node];
+    let segment = message.access.segment;
+    if let Some(keeper) = node.keeper.clone().filter(|k| k.tier(segment).is_some()) {
+        let (process, sim) = (Process::Node(message.node), sim.clone());
+        let work = async move {
+            let answer = fetch(&keeper, &message).await;
+            sim.with(|world| done(world, answer));
+        };
+        world.orders.push(Order::Spawn(process, Box::pin(work)));
+        return;
+    }
     if let Err(error) = node.admit_read(message.access, &extents(&message)) {
         done(world, Err(error));
         return;
@@ -69,6 +81,26 @@ pub(crate) fn begin(world: &mut World, message: ReadMessage, done: Done) {
             done,
         },
     );
+}
+
+/// Reads out of the node's directory.
+async fn fetch(keeper: &Arc<Keeper>, message: &ReadMessage) -> Answer<Found> {
+    let Some(fetching) = keeper.fetch(message.access, &message.span) else {
+        return Err(Error::new(Code::SegmentNotFound, "the directory is gone"));
+    };
+    let mut slot = fetching.await?;
+    let mut found = Found::default();
+    while slot.left() > 0 {
+        slot.step(CHUNK, &mut |bytes| {
+            found.bytes.extend_from_slice(bytes);
+            bytes.len()
+        });
+    }
+    if message.want_table {
+        found.table = slot.table()?;
+    }
+    slot.seal()?;
+    Ok(found)
 }
 
 fn step(world: &mut World, sending: Sending) {

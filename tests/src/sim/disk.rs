@@ -1,0 +1,259 @@
+//! The disk of a simulated node: how fast it is, what goes wrong on it, and what a crash of its node leaves.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+use ziggurat_base::{ByteCount, Clock, DirectoryId, hash::Dice};
+use ziggurat_engine::evict::PolicyKind;
+use ziggurat_io::{
+    Geometry, Pool,
+    mem::{Attempt, Fault, MemDisk, MemOptions, Op, Verdict},
+};
+use ziggurat_tiers::ssd::{Durability, Options};
+
+/// What a world decides of its disks.
+#[derive(Clone, Debug)]
+pub(crate) struct DiskParams {
+    pub(crate) options: Options,
+    block: u32,
+    /// Requests in ten thousand that fail and say so.
+    errors: u64,
+    /// Writes in ten thousand that go wrong without a word.
+    lies: u64,
+}
+
+/// Memory for what is on its way to and from one disk.
+const STAGING: u64 = 2 << 20;
+
+impl DiskParams {
+    pub(crate) fn rolled(dice: &mut Dice) -> Self {
+        let mut pick = |list: &[u64]| list[dice.below(list.len() as u64) as usize];
+        let options = Options {
+            capacity: ByteCount(pick(&[2, 3, 8, 16]) << 20),
+            file_bytes: ByteCount(pick(&[256, 512, 1024]) << 10),
+            batch_bytes: ByteCount(pick(&[64, 128, 512]) << 10),
+            durability: match pick(&[0, 1, 2, 3]) {
+                0 => Durability::Buffered,
+                1 => Durability::Object,
+                _ => Durability::Batch,
+            },
+            policy: PolicyKind::ALL[pick(&[0, 1, 2]) as usize],
+        };
+        Self {
+            options,
+            block: [512, 4096, 4096][pick(&[0, 1, 2]) as usize],
+            errors: pick(&[0, 0, 3, 30]),
+            lies: pick(&[0, 0, 0, 20]),
+        }
+    }
+}
+
+/// What the disk is up to.
+struct Mood {
+    dice: Dice,
+    errors: u64,
+    lies: u64,
+    slowness: u32,
+    counts: BTreeMap<&'static str, u64>,
+}
+
+impl Mood {
+    fn judge(&mut self, attempt: &Attempt<'_>) -> Verdict {
+        let usual = match attempt.op {
+            Op::Read => 40,
+            Op::Write => 30,
+            Op::Sync | Op::SyncNames => 300,
+            _ => 10,
+        };
+        let micros = usual + self.dice.below(usual * 2);
+        Verdict {
+            fault: self.fault(attempt),
+            delay: Duration::from_micros(micros) * self.slowness,
+        }
+    }
+
+    fn fault(&mut self, attempt: &Attempt<'_>) -> Option<Fault> {
+        let roll = self.dice.below(10_000);
+        let len = attempt.range.end - attempt.range.start;
+        if roll < self.errors {
+            self.count("disk_error");
+            return Some(Fault::Fails {
+                blocks: self.dice.below(4),
+            });
+        }
+        // Tombstones that a disk promised and did not keep are missed by nobody: no store can do without them.
+        let may_lie = attempt.op == Op::Write && !attempt.file.starts_with("tombs");
+        if roll >= self.errors + self.lies || !may_lie {
+            return None;
+        }
+        let (kind, fault) = match self.dice.below(4) {
+            0 => ("disk_lost_write", Fault::Lost),
+            1 => (
+                "disk_torn_write",
+                Fault::Torn {
+                    blocks: self.dice.below(len / 512 + 1),
+                },
+            ),
+            2 => (
+                "disk_misplaced_write",
+                Fault::Misplaced {
+                    offset: self.dice.below(256 << 10) / 4096 * 4096,
+                },
+            ),
+            _ => (
+                "disk_rotten_write",
+                Fault::Rot {
+                    bit: self.dice.below(len * 8),
+                },
+            ),
+        };
+        self.count(kind);
+        Some(fault)
+    }
+
+    fn count(&mut self, kind: &'static str) {
+        *self.counts.entry(kind).or_default() += 1;
+    }
+}
+
+/// How a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Its process was killed.
+    Killed,
+    /// Its machine lost power.
+    PowerLost,
+}
+
+/// One directory on a disk that outlives its node's processes.
+#[derive(Clone)]
+pub(crate) struct NodeDisk {
+    pub(crate) disk: MemDisk,
+    pub(crate) directory: DirectoryId,
+    pub(crate) options: Options,
+    mood: Arc<Mutex<Mood>>,
+    full_size: u64,
+}
+
+impl fmt::Debug for NodeDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "disk {}", self.directory)
+    }
+}
+
+impl NodeDisk {
+    pub(crate) fn new(params: &DiskParams, clock: Arc<dyn Clock>, dice: &mut Dice) -> Self {
+        let pool = Pool::new(STAGING).expect("the machine has memory for a simulated disk");
+        let full_size = params.options.capacity.0 * 2;
+        let options = MemOptions {
+            geometry: Geometry {
+                memory: 512,
+                block: params.block,
+                direct: true,
+            },
+            capacity: full_size,
+            clock: Some(clock),
+        };
+        let mood = Mood {
+            dice: Dice::new(dice.roll()),
+            errors: params.errors,
+            lies: params.lies,
+            slowness: 1,
+            counts: BTreeMap::new(),
+        };
+        let directory = DirectoryId(u128::from(dice.roll()));
+        let disk = Self {
+            disk: MemDisk::new(&pool, options),
+            directory,
+            options: params.options.clone(),
+            mood: Arc::new(Mutex::new(mood)),
+            full_size,
+        };
+        disk.hook();
+        disk
+    }
+
+    fn mood(&self) -> MutexGuard<'_, Mood> {
+        self.mood.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hook(&self) {
+        let mood = self.mood.clone();
+        self.disk.set_hook(move |attempt| {
+            let mut mood = mood.lock().unwrap_or_else(PoisonError::into_inner);
+            mood.judge(attempt)
+        });
+    }
+
+    /// Its node has ended: what was not durable may be lost.
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        let dice = &mut Dice::new(self.mood().dice.roll());
+        self.disk = match crash {
+            Crash::Killed => self.disk.kill(dice),
+            Crash::PowerLost => self.disk.crash(dice),
+        };
+        self.hook();
+    }
+
+    /// Whether a crash of this kind leaves everything that was acknowledged.
+    pub(crate) fn keeps(&self, crash: Crash) -> bool {
+        let synced = self.options.durability != Durability::Buffered;
+        !self.has_lied() && (synced || crash == Crash::Killed)
+    }
+
+    /// How many requests have failed.
+    pub(crate) fn errors(&self) -> u64 {
+        self.mood().counts.get("disk_error").copied().unwrap_or(0)
+    }
+
+    /// Whether what it answered was ever not what it did, or what it kept is not what it was given.
+    pub(crate) fn has_lied(&self) -> bool {
+        let mood = self.mood();
+        mood.counts.keys().any(|kind| *kind != "disk_error")
+    }
+
+    /// Every request takes so many times as long.
+    pub(crate) fn slow_down(&self, slowness: u32) {
+        self.mood().slowness = slowness;
+    }
+
+    /// Nothing more fits on it, until there is [`NodeDisk::room`] again.
+    pub(crate) fn fill(&self) {
+        self.disk.set_capacity(0);
+    }
+
+    pub(crate) fn room(&self) {
+        self.disk.set_capacity(self.full_size);
+    }
+
+    /// A bit flips in one of its files.
+    pub(crate) fn rot(&self) {
+        let files = self.disk.files();
+        let mut mood = self.mood();
+        let chosen = mood.dice.below(files.len().max(1) as u64) as usize;
+        if let Some(file) = files.get(chosen).filter(|file| file.len > 0)
+            && self
+                .disk
+                .rot(&file.name, 0..file.len, &mut mood.dice)
+                .is_ok()
+        {
+            mood.count("disk_rot");
+        }
+    }
+
+    /// Faults stop.
+    pub(crate) fn calm(&self) {
+        let mut mood = self.mood();
+        (mood.errors, mood.lies, mood.slowness) = (0, 0, 1);
+        drop(mood);
+        self.room();
+    }
+
+    /// What went wrong, by kind.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.mood().counts.clone()
+    }
+}
