@@ -626,10 +626,15 @@ async fn tell(
     inventory: impl Inventory,
 ) -> Error {
     loop {
-        let batch: LedgerBatch = stream
-            .news
-            .until(|| stream.lock().next(&inventory).cloned())
-            .await;
+        let next = || {
+            let next = stream.lock().next(&inventory).cloned();
+            if next.is_none() {
+                // What there was nothing to say of is told by that.
+                stream.answered.raise();
+            }
+            next
+        };
+        let batch: LedgerBatch = stream.news.until(next).await;
         match api.ledger(member, segment, &batch).await {
             Ok(_verdicts) => stream.lock().answered(),
             Err(error) if error.code() == Code::LedgerOutOfOrder => stream.lock().restart(),

@@ -51,6 +51,7 @@ enum Stage {
 #[derive(Debug)]
 struct Sent {
     batch: LedgerBatch,
+    /// What it tells, with what there was nothing to say of: none counts as told before those that it follows.
     notes: Vec<Note>,
     then: Stage,
 }
@@ -182,15 +183,15 @@ impl Teller {
                 Note::Refused(version) => Some(Change::Refused(version.clone())),
                 Note::Forgotten(ticket) => Some(Change::Forgotten(*ticket)),
             };
-            match change {
-                Some(change) => {
-                    changes.push(change);
-                    notes.push(note);
-                }
-                None => self.told += 1,
-            }
+            changes.extend(change);
+            notes.push(note);
         }
-        (!changes.is_empty()).then_some(Sent {
+        if changes.is_empty() {
+            // Nothing was left to say of them, and everything before them has been answered.
+            self.told += notes.len() as u64;
+            return None;
+        }
+        Some(Sent {
             batch: LedgerBatch::Delta {
                 generation: self.generation,
                 after: self.sequence,
@@ -311,6 +312,30 @@ mod tests {
         let first = teller.next(&shelf).cloned();
         teller.note(Note::Forgotten(Ticket(8)));
         assert_eq!(teller.next(&shelf).cloned(), first);
+    }
+
+    #[test]
+    fn what_needs_no_word_is_not_told_before_what_it_follows() {
+        let mut shelf = Shelf::default();
+        let mut teller = Teller::default();
+        tell(&mut teller, &shelf);
+        shelf.put(7);
+        teller.note(Note::Present(Ticket(7)));
+        teller.note(Note::Present(Ticket(8)));
+        for _ in 0..2 {
+            assert!(teller.next(&shelf).is_some());
+            assert_eq!(teller.told(), 0, "nothing has an answer");
+            teller.restart();
+            (0..3).for_each(|_| {
+                teller.next(&shelf);
+                teller.answered();
+            });
+        }
+        tell(&mut teller, &shelf);
+        assert_eq!((teller.told(), teller.noted()), (2, 2));
+        teller.note(Note::Present(Ticket(8)));
+        assert_eq!(teller.next(&shelf), None);
+        assert_eq!((teller.told(), teller.noted()), (3, 3));
     }
 
     #[test]
