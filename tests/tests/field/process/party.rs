@@ -78,8 +78,10 @@ impl Party {
 
     fn signal(&self, signal: &str) {
         let id = self.child.id().to_string();
-        let sent = Command::new("kill").args([signal, &id]).status();
-        assert!(sent.expect("kill exists").success(), "{}", self.name);
+        // The shell has a `kill` of its own; a small system has no other.
+        let mut kill = Command::new("sh");
+        let sent = kill.args(["-c", "kill $0 $1", signal, &id]).status();
+        assert!(sent.expect("a shell exists").success(), "{}", self.name);
     }
 
     /// `kill -9`; it is gone afterwards.
