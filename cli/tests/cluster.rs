@@ -16,6 +16,13 @@ fn ziggurat(arguments: &[&str]) -> Command {
     command
 }
 
+/// Tells a process to end, by the shell, which has a `kill` of its own; a small system has no other.
+fn terminate(child: &Child) {
+    let id = child.id().to_string();
+    let told = Command::new("sh").args(["-c", "kill $0", &id]).status();
+    assert!(told.expect("a shell exists").success());
+}
+
 fn last_object(output: &Output) -> Value {
     let text = std::str::from_utf8(&output.stdout).expect("UTF-8");
     let line = text.lines().last().expect("a last line");
@@ -62,10 +69,7 @@ impl Server {
 
     /// Asks it to stop; returns its exit code and last line.
     fn stop(mut self) -> (Option<i32>, Value) {
-        let id = self.child.id().to_string();
-        // The shell has a `kill` of its own; a small system has no other.
-        let told = Command::new("sh").args(["-c", "kill $0", &id]).status();
-        assert!(told.expect("a shell exists").success());
+        terminate(&self.child);
         let lines = self.stdout.by_ref().lines().map_while(Result::ok);
         let last = lines.last().expect("a last line");
         let status = self.child.wait().expect("it ends");

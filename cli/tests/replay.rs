@@ -1,22 +1,11 @@
 //! Demo and replay with the real binary, at a size that takes no time.
 
-use serde_json::Value;
-use std::{io::Write, process::Command};
-
-fn run(arguments: &[&str]) -> (Option<i32>, Value) {
-    let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
-        .args(arguments)
-        .arg("--json")
-        .env_clear()
-        .output()
-        .expect("the binary was built");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let line = text.lines().last().expect("a last line");
-    (
-        output.status.code(),
-        serde_json::from_str(line).expect("JSON"),
-    )
+mod process {
+    pub(crate) mod report;
 }
+
+use process::report::run;
+use std::{io::Write, process::Command};
 
 /// A trace of `count` requests that share their first block.
 fn trace(count: u64) -> tempfile::NamedTempFile {

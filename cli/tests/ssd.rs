@@ -1,5 +1,10 @@
 //! `ziggurat ssd` with the real binary, on a directory that a replay has filled.
 
+mod process {
+    pub(crate) mod report;
+}
+
+use process::report::run;
 use serde_json::Value;
 use std::{
     fs::{self, OpenOptions},
@@ -10,21 +15,6 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
-
-fn run(arguments: &[&str]) -> (Option<i32>, Value) {
-    let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
-        .args(arguments)
-        .arg("--json")
-        .env_clear()
-        .output()
-        .expect("the binary was built");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    let line = text.lines().last().expect("a last line");
-    (
-        output.status.code(),
-        serde_json::from_str(line).expect("JSON"),
-    )
-}
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")

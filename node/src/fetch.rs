@@ -3,7 +3,10 @@
 use crate::keeper::Keeper;
 use ziggurat_base::{Code, Error, Extents, Job, Result, frame::Span};
 use ziggurat_engine::port::{Access, ReadSlot};
-use ziggurat_tiers::ssd::{Found, SsdTier, Wanted};
+use ziggurat_tiers::{
+    dram::check_incarnation,
+    ssd::{Found, SsdTier, Wanted},
+};
 
 impl Keeper {
     /// Fetches a range of a version out of the directory that a segment is; `None` when it is none.
@@ -18,16 +21,7 @@ impl Keeper {
     ) -> Option<Job<'a, Result<Box<dyn ReadSlot>>>> {
         let tier = self.tier(access.segment)?;
         Some(Box::pin(async move {
-            let here = self.member();
-            if access.member != here {
-                return Err(Error::new(
-                    Code::ClientNotFound,
-                    format!(
-                        "the request is for incarnation {}, this one is {here}",
-                        access.member
-                    ),
-                ));
-            }
+            check_incarnation(access.member, self.member())?;
             let slot: Box<dyn ReadSlot> = Box::new(fetch(tier, access, span).await?);
             Ok(slot)
         }))

@@ -25,13 +25,7 @@ use ziggurat_engine::{
         teller::{Inventory, Note, Place, Teller},
     },
 };
-use ziggurat_tiers::ssd::{Item, News, Source, SsdTier};
-
-/// Bytes that one append takes at most.
-pub const BATCH_BYTES: u64 = 4 << 20;
-
-/// Objects that one append takes at most.
-pub const BATCH_OBJECTS: usize = 256;
+use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Item, News, Source, SsdTier};
 
 /// Appends under way to one directory. All that have landed while a sync went on are covered by the next: enough of them
 /// keep the disk writing meanwhile.
@@ -137,11 +131,6 @@ impl Keeper {
     }
 }
 
-/// What the next append takes, and where it lies in memory.
-struct Load {
-    holdings: Vec<Holding>,
-}
-
 /// A payload in the node's memory: believed only if the version owns it from the first byte to the last.
 struct InMemory<'a> {
     lender: &'a dyn Lender,
@@ -245,11 +234,11 @@ impl Keeper {
         feed.earlier = feed.under_way.clone();
     }
 
-    /// Takes in what the partition lets its member know; `false` for what is not a keeper's business.
-    pub fn heed(&self, effect: &Effect) -> bool {
+    /// Takes in what the partition lets its member know. Fences are not a keeper's business.
+    pub fn heed(&self, effect: &Effect) {
         let mut feed = self.lock();
         match effect {
-            Effect::Fence { .. } => return false,
+            Effect::Fence { .. } => return,
             Effect::Committed { holding, .. } => {
                 let ticket = holding.version.ticket;
                 if let Some(placement) = &holding.placement {
@@ -287,7 +276,6 @@ impl Keeper {
         drop(feed);
         self.work.raise();
         self.duties.raise();
-        true
     }
 
     /// Everything that goes on whether the partition can be reached or not. Never completes.
@@ -403,15 +391,13 @@ impl Keeper {
     /// Takes objects over, batch after batch.
     async fn offload(&self, here: &Here) {
         loop {
-            let load = self.work.until(|| self.lock().load()).await;
+            let holdings = self.work.until(|| self.lock().load()).await;
             let member = self.lender.member();
-            let mut sources: Vec<_> = load
-                .holdings
+            let mut sources: Vec<_> = holdings
                 .iter()
                 .map(|holding| self.source(member, holding))
                 .collect();
-            let mut items: Vec<_> = load
-                .holdings
+            let mut items: Vec<_> = holdings
                 .iter()
                 .zip(&mut sources)
                 .map(|(holding, source)| item(holding, source))
@@ -425,7 +411,7 @@ impl Keeper {
                 }
             }
             let mut feed = self.lock();
-            for holding in &load.holdings {
+            for holding in &holdings {
                 feed.under_way.remove(&holding.version.ticket);
                 feed.earlier.remove(&holding.version.ticket);
             }
@@ -488,7 +474,7 @@ impl Keeper {
 
 impl Feed {
     /// Takes the next objects for one append.
-    fn load(&mut self) -> Option<Load> {
+    fn load(&mut self) -> Option<Vec<Holding>> {
         let mut holdings = Vec::new();
         let mut bytes = 0;
         while holdings.len() < BATCH_OBJECTS
@@ -499,7 +485,7 @@ impl Feed {
                 self.queue.pop_front();
                 continue;
             };
-            if !holdings.is_empty() && bytes + holding.len > BATCH_BYTES {
+            if !holdings.is_empty() && bytes + holding.len > BATCH_BYTES.0 {
                 break;
             }
             bytes += holding.len;
@@ -507,7 +493,7 @@ impl Feed {
             self.under_way.insert(*ticket);
             self.queue.pop_front();
         }
-        (!holdings.is_empty()).then_some(Load { holdings })
+        (!holdings.is_empty()).then_some(holdings)
     }
 
     /// Takes what is to be forgotten and not on its way to disk: what the tier forgot before would arrive there after all.

@@ -24,4 +24,5 @@ pub use keeper::{Directory, Keeper};
 pub use lender::Lender;
 pub use memory::MemoryOptions;
 pub use node::{Node, NodeOptions};
+pub use signal::Signal;
 pub use ssd::{SsdOptions, SsdPath};

@@ -8,7 +8,7 @@ use std::{
 
 /// Wakes everybody who waits for a condition, so that they look again.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
+pub struct Signal {
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -18,13 +18,13 @@ impl Signal {
     }
 
     /// Something has changed.
-    pub(crate) fn raise(&self) {
+    pub fn raise(&self) {
         let waiting = std::mem::take(&mut *self.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
 
     /// Completes once `ready` gives something; it is asked at once and after every change.
-    pub(crate) async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+    pub async fn until<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
         poll_fn(|context| {
             // In the line before looking, so that a change in between is not missed.
             let waker = context.waker();

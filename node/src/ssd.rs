@@ -63,6 +63,12 @@ impl FromStr for SsdPath {
 }
 
 impl SsdPath {
+    /// Where a partition in the same process keeps its durable facts when nothing else is said, in the first directory.
+    #[must_use]
+    pub fn state_dir(&self) -> PathBuf {
+        self.path.join("state")
+    }
+
     /// Whether each is a directory, and none is named twice. To be asked before anything is made in one of them: a path
     /// that is wrong by a letter, or whose disk is not mounted, must not become a directory elsewhere.
     ///

@@ -286,7 +286,7 @@ fn state_dir(options: &OpenOptions) -> Result<Option<PathBuf>> {
     let Some(first) = options.ssd.directories.first() else {
         return Ok(None);
     };
-    let path = first.path.join("state");
+    let path = first.state_dir();
     std::fs::create_dir_all(&path).map_err(|error| {
         Error::new(
             Code::PersistentFail,

@@ -4,14 +4,16 @@ use futures_util::future::{join, select};
 use std::{
     fmt,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Poll, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread::JoinHandle,
 };
 use tracing::warn;
 use ziggurat_base::{Clock, Code, Error, MemberId, Result};
 use ziggurat_master::Partition;
-use ziggurat_node::{Keeper, ssd::Opened};
+use ziggurat_node::{Keeper, Signal, ssd::Opened};
 
 /// Drives a keeper on a thread of its own until it is dropped; then the directories are free for others.
 pub(crate) struct Background {
@@ -30,30 +32,22 @@ impl fmt::Debug for Background {
     }
 }
 
+/// Whether the thread should end.
 #[derive(Debug, Default)]
 struct Stop {
-    state: Mutex<(bool, Option<Waker>)>,
+    is_raised: AtomicBool,
+    signal: Signal,
 }
 
 impl Stop {
     fn raise(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0 = true;
-        if let Some(waker) = state.1.take() {
-            waker.wake();
-        }
+        self.is_raised.store(true, Ordering::Release);
+        self.signal.raise();
     }
 
     async fn raised(&self) {
-        std::future::poll_fn(|context| {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if state.0 {
-                return Poll::Ready(());
-            }
-            state.1 = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await;
+        let is_raised = || self.is_raised.load(Ordering::Acquire).then_some(());
+        self.signal.until(is_raised).await;
     }
 }
 

@@ -313,14 +313,7 @@ impl DramTier {
     }
 
     fn is_for_us(&self, member: MemberId) -> Result<()> {
-        let here = self.member();
-        if member == here {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::ClientNotFound,
-            format!("the request is for incarnation {member}, this one is {here}"),
-        ))
+        check_incarnation(member, self.member())
     }
 
     /// Admits a write and stops whatever it displaces, so that the first byte may be moved.
@@ -478,6 +471,18 @@ fn touched(
         .chain(table)
         .collect::<Vec<_>>()
         .into()
+}
+
+/// Whether a request for the incarnation `asked` is one for the incarnation `here`.
+///
+/// # Errors
+/// `ClientNotFound` when it is for another.
+pub fn check_incarnation(asked: MemberId, here: MemberId) -> Result<()> {
+    if asked == here {
+        return Ok(());
+    }
+    let what = format!("the request is for incarnation {asked}, this one is {here}");
+    Err(Error::new(Code::ClientNotFound, what))
 }
 
 /// What a reader finds faster afterwards: small payloads in the cache, large ones in memory.

@@ -16,7 +16,7 @@ mod recover;
 mod scan;
 mod tombs;
 
-pub use append::{Item, Source};
+pub use append::{BATCH_BYTES, BATCH_OBJECTS, Item, Source};
 pub use read::{Found, Wanted};
 pub use recover::Recovered;
 
@@ -117,7 +117,7 @@ impl Default for Options {
             file_bytes: ByteCount::mib(256),
             durability: Durability::default(),
             policy: PolicyKind::default(),
-            batch_bytes: ByteCount::mib(4),
+            batch_bytes: BATCH_BYTES,
         }
     }
 }

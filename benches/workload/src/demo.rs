@@ -153,7 +153,7 @@ impl Tiers {
             seed,
             block_bytes: block_bytes.0,
         };
-        let folder = first.path.join("state");
+        let folder = first.state_dir();
         let name = folder.join("workload.json");
         let before = std::fs::read(&name).ok();
         match before.and_then(|text| serde_json::from_slice::<Origin>(&text).ok()) {

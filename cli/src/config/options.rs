@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ziggurat_base::memory::Pages;
 use ziggurat_store::{
     CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode,
-    SsdOptions, SystemClock,
+    SsdOptions, SsdPath, SystemClock,
 };
 
 impl Partition {
@@ -32,7 +32,7 @@ impl Master {
     /// that has SSD directories and nothing else is said.
     pub(crate) fn options(&self, partition: &Partition, node: Option<&Node>) -> MasterOptions {
         let ssd = node.and_then(|node| node.ssd.as_ref()?.0.first());
-        let beside = ssd.map(|first| first.path.join("state"));
+        let beside = ssd.map(SsdPath::state_dir);
         MasterOptions {
             listen: self.rpc_address,
             admin: Some(self.admin_address),

@@ -1,6 +1,6 @@
 //! Addresses: taken ones, all ways to write them, and a server that is told to stop before it has found its master.
 
-use crate::{Server, last_object, ziggurat};
+use crate::{Server, last_object, terminate, ziggurat};
 use std::{
     net::{TcpListener, ToSocketAddrs},
     process::Stdio,
@@ -170,11 +170,7 @@ fn a_node_that_looks_for_its_master_stops_when_it_is_told() {
     .spawn()
     .expect("the binary was built");
     let _asking = silent.accept().expect("it comes to its master");
-    let id = node.id().to_string();
-    // The shell has a `kill` of its own; a small system has no other.
-    let mut kill = std::process::Command::new("sh");
-    let told = kill.args(["-c", "kill $0", &id]).status();
-    assert!(told.expect("a shell exists").success());
+    terminate(&node);
     let (sender, ended) = channel();
     thread::spawn(move || sender.send(node.wait()));
     let ended = ended.recv_timeout(PATIENCE).expect("it ends in time");

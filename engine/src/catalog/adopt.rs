@@ -11,7 +11,7 @@ use crate::{
     ledger::{Holding, Verdict, Version},
     replica::Replica,
 };
-use ziggurat_base::{Timestamp, hash::key_digest};
+use ziggurat_base::Timestamp;
 
 impl Catalog {
     pub(super) fn adopt(&mut self, now: Timestamp, slot: u16, holding: &Holding) -> Verdict {
@@ -45,7 +45,7 @@ impl Catalog {
         if let Some(row) = self.table.find(probe) {
             return self.join_row(row, slot, holding);
         }
-        let digest = key_digest(&version.tenant, version.key.as_key());
+        let digest = self.digest(tenant, version.key.as_key());
         if self.directories.refuses(directory, digest, version.ticket) {
             return false;
         }

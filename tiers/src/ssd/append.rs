@@ -16,15 +16,18 @@ use super::{
 };
 use std::sync::Arc;
 use ziggurat_base::{
-    CHUNK, Code, Crc32, Error, Result, Ticket,
+    ByteCount, CHUNK, Code, Crc32, Error, Result, Ticket,
     checksum::{Summer, table_len},
     copy::copy_and_sum,
 };
 use ziggurat_engine::{command::Hint, shelf::holdings::Names};
 use ziggurat_io::{Buffer, Request};
 
+/// The most payload of a batch, unless it is one object.
+pub const BATCH_BYTES: ByteCount = ByteCount::mib(4);
+
 /// The most objects of a batch, which bounds its headers.
-const BATCH_OBJECTS: usize = 256;
+pub const BATCH_OBJECTS: usize = 256;
 
 /// Where the bytes of an object come from.
 pub trait Source: Send + Sync {
@@ -199,12 +202,17 @@ impl SsdTier {
         answers
     }
 
-    /// Whether a batch of `count` objects takes one more. Headers come on top of the payload: objects of a quarter of a
-    /// batch share one in fours.
+    /// Whether a batch of `count` objects and `bytes` of payload takes one more of `len` bytes. Headers come on top of the
+    /// payload: objects of a quarter of a batch share one in fours.
+    pub(super) fn has_room(&self, count: usize, bytes: u64, len: u64) -> bool {
+        let whole = bytes.saturating_add(len) <= self.options.batch_bytes.0;
+        count == 0 || (count < BATCH_OBJECTS && whole)
+    }
+
+    /// As [`SsdTier::has_room`], for what callers bring.
     fn fits(&self, count: usize, bytes: u64, item: &Item<'_>) -> bool {
         let alone = self.options.durability == Durability::Object;
-        let whole = bytes.saturating_add(item.len) <= self.options.batch_bytes.0;
-        count == 0 || (!alone && count < BATCH_OBJECTS && whole)
+        count == 0 || (!alone && self.has_room(count, bytes, item.len))
     }
 
     fn admit(&self, item: &Item<'_>) -> Result<()> {

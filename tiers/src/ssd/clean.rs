@@ -8,7 +8,7 @@
 use super::{
     News, Options, SsdTier, State,
     append::{Item, Origin, file_name},
-    format::{PAGE, tomb::Tomb},
+    format::tomb::Tomb,
     gone,
     read::Wanted,
 };
@@ -167,12 +167,15 @@ impl SsdTier {
 
     /// How many of these fit into one batch: at least one.
     fn batch_of(&self, survivors: &[Survivor]) -> usize {
-        let mut bytes = 0;
-        let fits = |survivor: &&Survivor| {
-            bytes += survivor.stored_len + PAGE;
-            bytes <= self.options.batch_bytes.0
-        };
-        survivors.iter().take_while(fits).count().max(1)
+        let (mut count, mut bytes) = (0, 0);
+        for survivor in survivors {
+            if !self.has_room(count, bytes, survivor.stored_len) {
+                break;
+            }
+            count += 1;
+            bytes += survivor.stored_len;
+        }
+        count
     }
 
     fn choose_survivors(&self, file: u32, whole: bool) -> Victim {

@@ -69,6 +69,8 @@ pub type Placed = (u32, Record);
 struct Contents {
     report: Report,
     records: Vec<Placed>,
+    /// Whether nobody knows which records are dead.
+    is_doubtful: bool,
     /// What the scan of files without a footer met.
     faults: Vec<Fault>,
 }
@@ -183,6 +185,7 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
     Ok(Contents {
         report,
         records,
+        is_doubtful: found.doubtful,
         faults,
     })
 }
@@ -246,9 +249,10 @@ pub async fn verify(
     let Contents {
         report,
         records,
+        is_doubtful,
         mut faults,
     } = contents(disk).await?;
-    if Tombs::look(disk, report.directory).await?.doubtful {
+    if is_doubtful {
         faults.push(fault(
             Tombs::NAME,
             0,

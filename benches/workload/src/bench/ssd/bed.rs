@@ -19,7 +19,7 @@ use ziggurat_base::{
 use ziggurat_engine::{command::Hint, shelf::holdings::Names};
 use ziggurat_io::{Options as DiskOptions, Pages, Pool};
 use ziggurat_store::{SsdOptions, SystemClock};
-use ziggurat_tiers::ssd::{Item, Options, SsdTier, Wanted};
+use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Item, Options, SsdTier, Wanted};
 
 /// Bytes that a record takes beside its payload, in front of it and in the footer, at most.
 const RECORD_BYTES: u64 = 512;
@@ -75,8 +75,7 @@ impl Bed {
 
     /// Offloads all goods.
     pub(super) fn write(&self, goods: &Goods) -> Result<Speed> {
-        let group = (ziggurat_node::keeper::BATCH_BYTES / goods.block())
-            .clamp(1, ziggurat_node::keeper::BATCH_OBJECTS as u64);
+        let group = (BATCH_BYTES.0 / goods.block()).clamp(1, BATCH_OBJECTS as u64);
         let next = AtomicU64::new(0);
         let writer = async || -> Result<()> {
             loop {
