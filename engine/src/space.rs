@@ -47,6 +47,14 @@ pub trait SpaceMap: fmt::Debug + Send {
     /// few, large pieces.
     fn reserve_pieces(&mut self, len: u64, pieces_max: usize) -> Option<Vec<Extent>>;
 
+    /// Takes exactly this extent, as one that an earlier life of the space has reserved; `false`, changing nothing, when it is
+    /// none that could have been, or a byte of its footprint is in use. The first one of a row costs a step for each free
+    /// range, see [`SpaceMap::restored`].
+    fn restore(&mut self, extent: Extent) -> bool;
+
+    /// The row of [`SpaceMap::restore`] has ended: gives back what was kept for it.
+    fn restored(&mut self);
+
     /// Gives back exactly what was reserved.
     ///
     /// # Panics

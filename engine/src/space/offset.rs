@@ -90,6 +90,13 @@ impl OffsetSpace {
     fn cut(&mut self, id: u32, len: u64) -> Extent {
         let whole = self.spans.get(id);
         let taken = place(whole, self.footprint(len) / GRAIN, len >= PAGE);
+        self.carve(id, taken);
+        Extent::new(taken.start * GRAIN, len)
+    }
+
+    /// Takes a part out of a free span.
+    fn carve(&mut self, id: u32, taken: Span) {
+        let whole = self.spans.get(id);
         let rest = [
             Span::new(whole.start, taken.start),
             Span::new(taken.end, whole.end),
@@ -106,7 +113,6 @@ impl OffsetSpace {
             }
         }
         self.free -= taken.grains() * GRAIN;
-        Extent::new(taken.start * GRAIN, len)
     }
 
     /// The longest spans of at least a chunk with their page counts, best first: the one that gives most whole chunks
@@ -204,6 +210,26 @@ impl SpaceMap for OffsetSpace {
         }
         pieces.into_iter().for_each(|piece| self.release(piece));
         None
+    }
+
+    fn restore(&mut self, extent: Extent) -> bool {
+        let align = if extent.len < PAGE { GRAIN } else { PAGE };
+        let footprint = self.footprint(extent.len);
+        let fits = footprint <= self.capacity && extent.offset <= self.capacity - footprint;
+        if extent.len == 0 || !extent.offset.is_multiple_of(align) || !fits {
+            return false;
+        }
+        let start = extent.offset / GRAIN;
+        let taken = Span::new(start, start + footprint / GRAIN);
+        let Some(id) = self.spans.around(taken) else {
+            return false;
+        };
+        self.carve(id, taken);
+        true
+    }
+
+    fn restored(&mut self) {
+        self.spans.forget_order();
     }
 
     fn release(&mut self, extent: Extent) {

@@ -93,18 +93,7 @@ impl SlabSpace {
             return Some(self.classes[class].open as usize);
         }
         let slab = (self.whole.reserve(SLAB)?.offset / SLAB) as usize;
-        let slots = slots_of(self.classes[class].slot_len);
-        let mut bits = vec![0; slots.div_ceil(64)].into_boxed_slice();
-        if let Some(last) = bits.last_mut() {
-            // Slots that do not exist are never free.
-            *last = !(u64::MAX >> (slots.next_multiple_of(64) - slots));
-        }
-        self.slabs[slab] = Slab {
-            class: class as u32,
-            slots: bits,
-            ..Slab::uncut()
-        };
-        self.open(slab);
+        self.cut(slab, class);
         Some(slab)
     }
 
@@ -138,6 +127,59 @@ impl SlabSpace {
         }
     }
 
+    /// Gives a free slab to a class.
+    fn cut(&mut self, slab: usize, class: usize) {
+        let slots = slots_of(self.classes[class].slot_len);
+        let mut bits = vec![0; slots.div_ceil(64)].into_boxed_slice();
+        if let Some(last) = bits.last_mut() {
+            // Slots that do not exist are never free.
+            *last = !(u64::MAX >> (slots.next_multiple_of(64) - slots));
+        }
+        self.slabs[slab] = Slab {
+            class: class as u32,
+            slots: bits,
+            ..Slab::uncut()
+        };
+        self.open(slab);
+    }
+
+    /// Takes one slot of a slab that has it free.
+    fn fill(&mut self, slab: usize, word: usize, bit: usize) {
+        let state = &mut self.slabs[slab];
+        let class = state.class as usize;
+        state.slots[word] |= 1 << bit;
+        state.used += 1;
+        if state.used as usize == slots_of(self.classes[class].slot_len) {
+            self.close(slab);
+        }
+    }
+
+    /// Takes the slot at `offset` for a class, cutting its slab when nobody has that.
+    fn restore_slot(&mut self, class: usize, offset: u64) -> bool {
+        let slot_len = self.classes[class].slot_len;
+        let (slab, within) = ((offset / SLAB) as usize, offset % SLAB);
+        if slab >= self.slabs.len()
+            || !within.is_multiple_of(slot_len)
+            || within + slot_len > SLAB
+        {
+            return false;
+        }
+        if self.slabs[slab].slots.is_empty() {
+            if !self.whole.restore(Extent::new(slab as u64 * SLAB, SLAB)) {
+                return false;
+            }
+            self.cut(slab, class);
+        }
+        let index = within / slot_len;
+        let (word, bit) = ((index / 64) as usize, (index % 64) as usize);
+        let state = &self.slabs[slab];
+        if state.class as usize != class || state.slots[word] >> bit & 1 == 1 {
+            return false;
+        }
+        self.fill(slab, word, bit);
+        true
+    }
+
     fn take_slot(&mut self, class: usize) -> Option<u64> {
         let slab = self.open_slab(class)?;
         let slot_len = self.classes[class].slot_len;
@@ -148,12 +190,8 @@ impl SlabSpace {
             .position(|word| *word != u64::MAX);
         let word = from + clear.expect("an open slab has a free slot");
         let bit = state.slots[word].trailing_ones() as usize;
-        state.slots[word] |= 1 << bit;
         state.first_open = word as u32;
-        state.used += 1;
-        if state.used as usize == slots_of(slot_len) {
-            self.close(slab);
-        }
+        self.fill(slab, word, bit);
         Some(slab as u64 * SLAB + (word * 64 + bit) as u64 * slot_len)
     }
 
@@ -263,6 +301,24 @@ impl SpaceMap for SlabSpace {
             }
         }
         Some(pieces)
+    }
+
+    fn restore(&mut self, extent: Extent) -> bool {
+        let footprint = self.footprint(extent.len);
+        let is_back = match self.class_of(extent.len) {
+            _ if extent.len == 0 || footprint > self.capacity() => false,
+            Some(class) => self.restore_slot(class, extent.offset),
+            None => {
+                extent.offset.is_multiple_of(SLAB)
+                    && self.whole.restore(Extent::new(extent.offset, footprint))
+            }
+        };
+        self.used += if is_back { footprint } else { 0 };
+        is_back
+    }
+
+    fn restored(&mut self) {
+        self.whole.restored();
     }
 
     fn release(&mut self, extent: Extent) {

@@ -313,6 +313,44 @@ pub fn random_steps_keep_the_books<S: SpaceMap>(promise: &Promise, make: impl Fn
     }
 }
 
+/// What a space had in use is restored in another one, in any order; what overlaps it, or never was an extent, is refused.
+pub fn what_was_in_use_is_restored<S: SpaceMap>(promise: &Promise, make: impl Fn() -> S) {
+    for seed in 0..4 {
+        let (mut space, mut dice) = (make(), Dice::new(seed));
+        let mut held = Vec::new();
+        for _ in 0..300 {
+            let top = 1 + dice.below(u64::from(promise.piece.ilog2()) + 1);
+            let pieces = space.reserve_pieces(1 + dice.below(1 << top), 1 + dice.below(4) as usize);
+            held.extend(pieces.into_iter().flatten());
+            if dice.below(3) == 0 && !held.is_empty() {
+                let index = dice.below(held.len() as u64) as usize;
+                space.release(held.swap_remove(index));
+            }
+        }
+        let mut again = make();
+        let mut order = held.clone();
+        while !order.is_empty() {
+            let extent = order.swap_remove(dice.below(order.len() as u64) as usize);
+            assert!(again.restore(extent), "{extent:?} was in use");
+            let free = again.free();
+            let nothing = Extent::new(extent.offset, 0);
+            let outside = Extent::new(promise.capacity / PAGE * PAGE, extent.len);
+            let crooked = Extent::new(extent.offset + 1, extent.len);
+            for bad in [extent, nothing, outside, crooked] {
+                assert!(!again.restore(bad), "{bad:?} beside {extent:?}");
+            }
+            assert_eq!(again.free(), free, "a refusal changes nothing");
+        }
+        again.restored();
+        let both = (space.free(), space.free_ranges(), space.largest_free());
+        assert_eq!((again.free(), again.free_ranges(), again.largest_free()), both);
+        let more = again.reserve(promise.exact[0]);
+        held.extend(more);
+        held.into_iter().for_each(|extent| again.release(extent));
+        assert_eq!((again.free(), again.free_ranges()), (promise.capacity, 1));
+    }
+}
+
 /// Gives back, in turn, what cannot be in use; each must panic, or a wrong one would go unnoticed.
 pub fn bad_releases_panic<S: SpaceMap>(promise: &Promise, make: impl Fn() -> S) {
     let bad = |what: &str, release: &dyn Fn(&mut S, Extent)| {
@@ -372,6 +410,11 @@ macro_rules! space_contract {
             #[test]
             fn random_steps_keep_the_books() {
                 contract::random_steps_keep_the_books(&$promise, $make);
+            }
+
+            #[test]
+            fn what_was_in_use_is_restored() {
+                contract::what_was_in_use_is_restored(&$promise, $make);
             }
 
             #[test]

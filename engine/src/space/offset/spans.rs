@@ -4,6 +4,7 @@
 //! that growth costs one chunk and never a copy; numbers of spans that are gone are used again.
 
 use super::{bitmap::Bitmap, borders::Borders, span::BINS, span::Span};
+use std::collections::BTreeMap;
 use ziggurat_base::prefetch::prefetch;
 
 /// Spans in a chunk; also the most that one call may have to initialise.
@@ -33,9 +34,9 @@ pub(super) struct Spans {
     heads: Box<[u32]>,
     filled: Bitmap,
     borders: Borders,
-    /// Every span by its start, to prove what the borders alone cannot: too dear for a release build.
-    #[cfg(debug_assertions)]
-    ordered: std::collections::BTreeMap<u64, u64>,
+    /// Every span by its start, with its number: only while extents are restored, and in a debug build always, to prove what
+    /// the borders alone cannot.
+    ordered: Option<BTreeMap<u64, u32>>,
 }
 
 impl Spans {
@@ -48,8 +49,7 @@ impl Spans {
             heads: vec![NONE; BINS].into(),
             filled: Bitmap::new(),
             borders: Borders::new(capacity_grains),
-            #[cfg(debug_assertions)]
-            ordered: std::collections::BTreeMap::new(),
+            ordered: cfg!(debug_assertions).then(BTreeMap::new),
         }
     }
 
@@ -69,8 +69,9 @@ impl Spans {
         self.borders.insert(span.end, id);
         self.link(id);
         self.count += 1;
-        #[cfg(debug_assertions)]
-        self.ordered.insert(span.start, span.end);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.insert(span.start, id);
+        }
     }
 
     /// Takes a span out.
@@ -81,8 +82,9 @@ impl Spans {
         self.unlink(id);
         self.count -= 1;
         self.node_mut(id).next = std::mem::replace(&mut self.vacant, id);
-        #[cfg(debug_assertions)]
-        self.ordered.remove(&span.start);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.remove(&span.start);
+        }
         span
     }
 
@@ -104,11 +106,32 @@ impl Spans {
             self.node_mut(id).span = span;
             self.link(id);
         }
-        #[cfg(debug_assertions)]
-        {
-            self.ordered.remove(&old.start);
-            self.ordered.insert(span.start, span.end);
+        if let Some(ordered) = &mut self.ordered {
+            ordered.remove(&old.start);
+            ordered.insert(span.start, id);
         }
+    }
+
+    /// The free span in which all of `taken` lies.
+    pub(super) fn around(&mut self, taken: Span) -> Option<u32> {
+        if self.ordered.is_none() {
+            self.ordered = Some(self.in_order());
+        }
+        let ordered = self.ordered.as_ref()?;
+        let (_, id) = ordered.range(..=taken.start).next_back()?;
+        (self.get(*id).end >= taken.end).then_some(*id)
+    }
+
+    /// The order is not needed any more.
+    pub(super) fn forget_order(&mut self) {
+        if !cfg!(debug_assertions) {
+            self.ordered = None;
+        }
+    }
+
+    fn in_order(&self) -> BTreeMap<u64, u32> {
+        let all = self.longest_first(0);
+        all.map(|id| (self.get(id).start, id)).collect()
     }
 
     /// Brings what [`Spans::neighbours`] will look at into the cache.
@@ -145,10 +168,11 @@ impl Spans {
             apart(before) && apart(after),
             "space given back is free already: grains {used:?}"
         );
-        #[cfg(debug_assertions)]
-        if let Some((_, end)) = self.ordered.range(..used.end).next_back() {
+        if let Some(ordered) = &self.ordered
+            && let Some((_, id)) = ordered.range(..used.end).next_back()
+        {
             assert!(
-                *end <= used.start,
+                self.get(*id).end <= used.start,
                 "space given back overlaps free space: grains {used:?}"
             );
         }
