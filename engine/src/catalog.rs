@@ -41,6 +41,7 @@ mod members;
 mod offload;
 mod put;
 mod remove;
+mod reoffer;
 mod rows;
 mod scan;
 mod sides;
@@ -51,6 +52,7 @@ mod version;
 mod writes;
 
 pub use offload::OffloadMode;
+pub use reoffer::Retiring;
 pub use scan::Matcher;
 pub use tick::Ticked;
 
@@ -163,6 +165,8 @@ pub struct Catalog {
     tenant_names: Vec<Arc<str>>,
     directories: Directories,
     feed: Feed,
+    /// Until when memory of an earlier life may come.
+    memory_until: Option<Timestamp>,
     offloads: Offloads,
     scans: Scans,
     effects: Vec<Effect>,
@@ -202,6 +206,7 @@ impl Catalog {
             tenant_names: vec![first],
             directories: Directories::default(),
             feed: Feed::default(),
+            memory_until: None,
             offloads: Offloads::default(),
             scans: Scans::default(),
             effects: Vec::new(),

@@ -325,6 +325,18 @@ pub enum Keep {
     },
 }
 
+/// What becomes of the bytes in delegated space when the partition's life ends before its owner's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stock {
+    /// Nobody offers them again.
+    #[default]
+    Volatile,
+    /// There are none yet; the owner will offer them to the next life of the partition.
+    Fresh,
+    /// The owner offers what an earlier life has put there. Nothing is allocated before it has told all of it.
+    Held,
+}
+
 /// Space that a member offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentOffer {
@@ -336,6 +348,8 @@ pub struct SegmentOffer {
     pub highest_era: Era,
     /// Who allocates.
     pub keep: Keep,
+    /// What is in it, when the partition allocates.
+    pub stock: Stock,
 }
 
 /// A segment as people and clients see it.

@@ -95,6 +95,17 @@ impl Shelf {
             .map_or_else(Vec::new, |s| s.writes.into_keys().collect())
     }
 
+    /// Knows a segment by another number from now on, with its floors. Returns the writes under way in it, to be stopped: they
+    /// are not admitted any more.
+    pub fn renumber(&mut self, old: SegmentId, new: SegmentId) -> Vec<WriteId> {
+        let Some(mut here) = self.segments.remove(&old) else {
+            return Vec::new();
+        };
+        let writes = std::mem::take(&mut here.writes);
+        self.segments.insert(new, here);
+        writes.into_keys().collect()
+    }
+
     fn segment(&mut self, id: SegmentId) -> Result<&mut Segment, Error> {
         self.segments.get_mut(&id).ok_or_else(|| {
             Error::new(
@@ -292,6 +303,22 @@ mod tests {
             .unwrap();
         assert!(!shelf.owns(Ticket(5), HERE, &[Extent::new(0, 100)]));
         assert!(shelf.owns(Ticket(5), HERE, &[Extent::new(0, 99)]));
+    }
+
+    #[test]
+    fn a_segment_with_another_number_keeps_its_floors_and_ends_its_writes() {
+        let mut shelf = shelf();
+        let extent = [Extent::new(0, 100)];
+        let old = shelf.begin_write(Ticket(5), HERE, &extent).unwrap().id;
+        let new = SegmentId(2);
+        assert_eq!(shelf.renumber(HERE, new), [old]);
+        assert!(shelf.owns(Ticket(5), new, &extent));
+        assert!(!shelf.owns(Ticket(5), HERE, &extent));
+        let gone = shelf.begin_write(Ticket(9), HERE, &extent).unwrap_err();
+        assert_eq!(gone.code(), Code::SegmentNotFound);
+        let later = shelf.begin_write(Ticket(9), new, &extent).unwrap();
+        assert!(later.stop.is_empty(), "the old one has ended");
+        assert!(shelf.begin_write(Ticket(5), new, &extent).is_err());
     }
 
     #[test]

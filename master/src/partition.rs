@@ -16,13 +16,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Poll, Waker},
     time::Duration,
 };
 use ziggurat_base::{
     Clock, Code, Era, Error, Job, MemberId, SegmentId, TenantId, Ticket, Timestamp,
 };
 use ziggurat_engine::{
-    catalog::{Catalog, Config, Matcher},
+    catalog::{Catalog, Config, Matcher, Retiring},
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page,
         PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats,
@@ -59,7 +60,18 @@ pub struct Partition {
     mailboxes: Mutex<BTreeMap<MemberId, Arc<Mailbox>>>,
     orders: Orders,
     matchers: Mutex<VecDeque<(Box<str>, Matcher)>>,
+    /// Those who wait for owners to acknowledge.
+    waiting: Mutex<Vec<Waker>>,
     next_tick: AtomicU64,
+}
+
+/// What has to come true before an answer leaves.
+#[derive(Debug, Default)]
+struct Promise {
+    /// Is durable.
+    mark: Option<Mark>,
+    /// Is acknowledged by the owners of memory, or their memory is gone.
+    waits: Vec<Retiring>,
 }
 
 impl fmt::Debug for Partition {
@@ -95,8 +107,14 @@ impl Partition {
             mailboxes: Mutex::default(),
             orders: Orders::default(),
             matchers: Mutex::default(),
+            waiting: Mutex::default(),
             next_tick: AtomicU64::new(0),
         }))
+    }
+
+    /// Expects nodes of the term before to offer what lies in their memory; as [`Catalog::expect_memory`].
+    pub fn expect_memory(&self) {
+        self.apply(|catalog, now| catalog.expect_memory(now));
     }
 
     /// One call to the catalog, then the effects that it had. What it left to be kept is on its way; a call that may leave
@@ -105,17 +123,15 @@ impl Partition {
         self.apply_marked(call).0
     }
 
-    /// As `apply`, with the end of what it left to be kept.
-    fn apply_marked<T>(
-        &self,
-        call: impl FnOnce(&mut Catalog, Timestamp) -> T,
-    ) -> (T, Option<Mark>) {
+    /// As `apply`, with what its answer promises.
+    fn apply_marked<T>(&self, call: impl FnOnce(&mut Catalog, Timestamp) -> T) -> (T, Promise) {
         let mut catalog = lock(&self.catalog);
         let now = self.clock.now();
         let answer = call(&mut catalog, now);
         if now.0 >= self.next_tick.load(Ordering::Relaxed) {
             self.tick_locked(&mut catalog, now);
         }
+        let waits = catalog.take_waits();
         let effects = if catalog.has_effects() {
             catalog.take_effects()
         } else {
@@ -129,7 +145,7 @@ impl Partition {
         if !effects.is_empty() {
             self.deliver(effects);
         }
-        (answer, mark)
+        (answer, Promise { mark, waits })
     }
 
     /// A call whose answer leaves when what it left to be kept is durable.
@@ -137,8 +153,8 @@ impl Partition {
         &'a self,
         call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>,
     ) -> Job<'a, Answer<T>> {
-        let (answer, mark) = self.apply_marked(call);
-        self.after(mark, answer)
+        let (answer, promise) = self.apply_marked(call);
+        self.after(promise, answer)
     }
 
     /// A call whose answer leaves when everything is durable that was left to be kept so far: its answer promises something
@@ -147,29 +163,56 @@ impl Partition {
         &'a self,
         call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>,
     ) -> Job<'a, Answer<T>> {
-        let answer = self.apply(call);
-        let mark = self.journal.as_ref().and_then(Journal::tail);
-        self.after(mark, answer)
+        let (answer, mut promise) = self.apply_marked(call);
+        promise.mark = self.journal.as_ref().and_then(Journal::tail);
+        self.after(promise, answer)
     }
 
     fn after<'a, T: Send + 'a>(
         &'a self,
-        mark: Option<Mark>,
+        promise: Promise,
         answer: Answer<T>,
     ) -> Job<'a, Answer<T>> {
-        match (&self.journal, mark) {
-            (Some(journal), Some(mark)) => Box::pin(async move {
-                journal.wait(mark).await?;
-                answer
-            }),
-            _ => ready(answer),
+        let Promise { mark, waits } = promise;
+        if mark.is_none() && waits.is_empty() {
+            return ready(answer);
         }
+        Box::pin(async move {
+            if let (Some(journal), Some(mark)) = (&self.journal, mark) {
+                journal.wait(mark).await?;
+            }
+            self.acknowledged(waits).await;
+            answer
+        })
+    }
+
+    /// Completes when the owners have acknowledged what is retired, or are gone.
+    async fn acknowledged(&self, mut waits: Vec<Retiring>) {
+        std::future::poll_fn(|context| {
+            if waits.is_empty() {
+                return Poll::Ready(());
+            }
+            // In the line before looking, so that an acknowledgement in between is not missed.
+            lock(&self.waiting).push(context.waker().clone());
+            let catalog = lock(&self.catalog);
+            waits.retain(|retiring| catalog.is_retiring(retiring));
+            match waits.is_empty() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    fn wake_waiting(&self) {
+        let waiting = std::mem::take(&mut *lock(&self.waiting));
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     /// As `kept`, on the calling thread.
     fn kept_here<T>(&self, call: impl FnOnce(&mut Catalog, Timestamp) -> Answer<T>) -> Answer<T> {
-        let (answer, mark) = self.apply_marked(call);
-        if let (Some(journal), Some(mark)) = (&self.journal, mark) {
+        let (answer, promise) = self.apply_marked(call);
+        if let (Some(journal), Some(mark)) = (&self.journal, promise.mark) {
             journal.wait_here(mark)?;
         }
         answer
@@ -179,6 +222,8 @@ impl Partition {
         let more = catalog.tick(now).more;
         let next = if more { now } else { now.after(TICK) };
         self.next_tick.store(next.0, Ordering::Relaxed);
+        // Owners may have been lost.
+        self.wake_waiting();
     }
 
     /// Moves what time alone moves; for a timer of the shell when nobody calls. Every other call does it too when it is
@@ -247,7 +292,9 @@ impl Partition {
         segment: SegmentId,
         batch: &LedgerBatch,
     ) -> Answer<LedgerReply> {
-        self.kept_here(|catalog, now| catalog.ledger(now, member, segment, batch))
+        let told = self.kept_here(|catalog, now| catalog.ledger(now, member, segment, batch));
+        self.wake_waiting();
+        told
     }
 
     /// Joins with an offer; for members of this process.
@@ -405,6 +452,7 @@ impl MemberApi for Partition {
 
     fn leave(&self, member: MemberId) -> Job<'_, Answer<()>> {
         self.apply(|catalog, _| catalog.leave(member));
+        self.wake_waiting();
         self.detach(member);
         ready(Ok(()))
     }
@@ -441,7 +489,9 @@ impl MemberApi for Partition {
         segment: SegmentId,
         batch: &'a LedgerBatch,
     ) -> Job<'a, Answer<LedgerReply>> {
-        self.kept(|catalog, now| catalog.ledger(now, member, segment, batch))
+        let told = self.kept(|catalog, now| catalog.ledger(now, member, segment, batch));
+        self.wake_waiting();
+        told
     }
 
     fn segments(&self) -> Job<'_, Answer<Vec<SegmentStat>>> {

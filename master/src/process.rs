@@ -62,6 +62,7 @@ impl Master {
         };
         let eras = EraStore::open(options.state_dir.as_deref())?;
         let partition = Partition::open(options.catalog, options.clock, eras)?;
+        partition.expect_memory();
         let (stop, stopped) = watch::channel(false);
         let counts: Arc<Counts> = Arc::default();
         let mut tasks = JoinSet::new();

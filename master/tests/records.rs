@@ -43,6 +43,7 @@ fn mount(partition: &Partition, member: MemberId) -> Result<SegmentId, Code> {
         keep: Keep::Owned {
             directory: DirectoryId(7),
         },
+        stock: Default::default(),
     };
     let mounted = partition.mount_now(member, &offer);
     mounted.map_err(|error| error.code())

@@ -1,7 +1,10 @@
 //! A node's life with its master: connect, join, mount, then ping and obey, and all over again when the master is lost.
 
 use crate::{foreign::Foreign, keeper::Keeper, node::NodeOptions};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant, SystemTime},
+};
 use tokio::{
     sync::{oneshot, watch},
     time::{sleep, timeout},
@@ -9,7 +12,7 @@ use tokio::{
 use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, Result, SegmentId, memory::Region};
 use ziggurat_engine::{
-    command::{Effect, Keep, MemberOffer, SegmentOffer},
+    command::{Effect, Keep, MemberOffer, SegmentOffer, Stock},
     port::{Joined, MemberApi},
 };
 use ziggurat_proto::{
@@ -24,6 +27,43 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// How often a node pings within its time to live.
 const PINGS: u32 = 3;
+
+/// Share of the time to live after which a node that has not been heard gives its memory up, in percent: well before any
+/// master may take it for dead.
+const FAITHFUL: u32 = 90;
+
+/// The last time at which the master is known to have had this node as a member.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    time_to_live: Duration,
+    /// By both clocks: one stands still while the machine sleeps, the other may be set.
+    heard: (Instant, SystemTime),
+}
+
+impl Standing {
+    fn new(time_to_live: Duration) -> Self {
+        Self {
+            time_to_live,
+            heard: (Instant::now(), SystemTime::now()),
+        }
+    }
+
+    /// Whether no master can have taken the node for dead. Only then does everything hold that masters have promised of
+    /// what lies in its memory.
+    fn is_good(&self) -> bool {
+        let limit = self.time_to_live * FAITHFUL / 100;
+        let (steady, set) = self.heard;
+        steady.elapsed() < limit && set.elapsed().is_ok_and(|elapsed| elapsed < limit)
+    }
+}
+
+/// One region of memory, and what the master calls it.
+#[derive(Debug)]
+struct Given {
+    name: Box<str>,
+    region: Arc<Region>,
+    segment: Option<SegmentId>,
+}
 
 /// What others may know of a node's standing.
 #[derive(Clone, Debug, Default)]
@@ -54,9 +94,11 @@ pub(crate) struct Duty {
     tier: Arc<DramTier>,
     foreign: Foreign,
     keeper: Arc<Keeper>,
-    regions: Vec<(Box<str>, Arc<Region>)>,
-    mounted: Vec<SegmentId>,
+    given: Vec<Given>,
+    /// Whether what lies in memory is offered to a master that has lost its catalog.
+    reoffer: bool,
     joined: Option<Joined>,
+    standing: Mutex<Option<Standing>>,
     highest_era: Era,
     post: watch::Sender<Post>,
 }
@@ -70,6 +112,11 @@ impl Duty {
         regions: Vec<(Box<str>, Arc<Region>)>,
         post: watch::Sender<Post>,
     ) -> Self {
+        let given = |(name, region)| Given {
+            name,
+            region,
+            segment: None,
+        };
         Self {
             master: options.master.clone(),
             address,
@@ -77,9 +124,10 @@ impl Duty {
             foreign: Foreign::new(tier.clone(), options.memory.clone()),
             keeper,
             tier,
-            regions,
-            mounted: Vec::new(),
+            given: regions.into_iter().map(given).collect(),
+            reoffer: options.memory.reoffer,
             joined: None,
+            standing: Mutex::new(None),
             highest_era: Era(0),
             post,
         }
@@ -125,7 +173,7 @@ impl Duty {
     async fn talk(&mut self, session: &Session) -> Result<std::convert::Infallible, End> {
         let joined = match self.joined {
             Some(joined) => {
-                self.heed(session.ping(joined.member).await)?;
+                self.ping(session, joined).await?;
                 joined
             }
             None => self.join(session).await?,
@@ -133,7 +181,7 @@ impl Duty {
         let pings = async {
             loop {
                 sleep(joined.time_to_live / PINGS).await;
-                self.heed(session.ping(joined.member).await)?;
+                self.ping(session, joined).await?;
             }
         };
         let obedience = async {
@@ -159,36 +207,45 @@ impl Duty {
         })
     }
 
-    /// Becomes another incarnation, with empty segments: what the old one held belongs to nobody.
-    async fn join(&mut self, session: &Session) -> Result<Joined, End> {
-        for segment in self.mounted.drain(..) {
-            self.tier.unmount(segment);
+    /// Shows life, and notes that the master has seen it.
+    async fn ping(&self, session: &Session, joined: Joined) -> Result<(), End> {
+        let standing = Standing::new(joined.time_to_live);
+        self.heed(session.ping(joined.member).await)?;
+        self.stand(standing);
+        Ok(())
+    }
+
+    fn stand(&self, standing: Standing) {
+        let mut here = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        *here = Some(standing);
+    }
+
+    /// What the memory is worth to the master that has just taken the node in.
+    fn stock(&self) -> Stock {
+        let standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        match standing.is_some_and(|standing| standing.is_good()) {
+            _ if !self.reoffer => Stock::Volatile,
+            true => Stock::Held,
+            false => Stock::Fresh,
         }
-        self.foreign.part();
-        self.keeper.forget_memory();
+    }
+
+    /// Becomes another incarnation. What lies in memory is offered again when it can still be vouched for, else it belongs to
+    /// nobody.
+    async fn join(&mut self, session: &Session) -> Result<Joined, End> {
         let offer = MemberOffer {
             address: self.address.clone().into(),
             in_process: false,
-            feed: self.keeper.is_keeping(),
+            feed: self.reoffer || self.keeper.is_keeping(),
         };
+        let sent = Standing::new(Duration::ZERO);
         let joined = session.join(&offer).await.map_err(End::Lost)?;
+        let stock = self.stock();
+        self.foreign.part();
         self.tier.set_member(joined.member);
-        for (name, region) in &self.regions {
-            let offer = SegmentOffer {
-                name: name.clone(),
-                capacity: ByteCount(region.len()),
-                highest_era: self.highest_era,
-                keep: Keep::Delegated,
-            };
-            let segment = match session.mount(joined.member, &offer).await {
-                Ok(segment) => segment,
-                Err(error) => return Err(self.not_mounted(error)),
-            };
-            self.tier
-                .mount_shared(segment, region.clone())
-                .map_err(End::Lost)?;
-            self.mounted.push(segment);
-            self.keeper.add_memory(segment);
+        self.lay_aside(stock).map_err(End::Lost)?;
+        for index in 0..self.given.len() {
+            self.give(session, joined.member, index, stock).await?;
         }
         if let Err(error) = self.keeper.mount(session, joined.member).await {
             return Err(self.not_mounted(error));
@@ -199,9 +256,78 @@ impl Duty {
             .map_err(End::Lost)?;
         self.highest_era = self.highest_era.max(joined.era);
         self.joined = Some(joined);
+        self.stand(Standing {
+            time_to_live: joined.time_to_live,
+            ..sent
+        });
         self.post.send_modify(|post| post.mounted = true);
-        info!(member = %joined.member, segments = self.mounted.len(), address = %self.address, "the node has joined");
+        info!(
+            member = %joined.member, segments = self.given.len(), address = %self.address, memory = ?stock,
+            "the node has joined"
+        );
         Ok(joined)
+    }
+
+    /// Takes the memory out of the hands of the last master: as it is, when it is offered again, else as if nothing were in it.
+    /// Another master begins to number segments anew, so those that are kept get numbers meanwhile that none has.
+    fn lay_aside(&mut self, stock: Stock) -> Result<()> {
+        let mut kept = Vec::new();
+        for (index, given) in self.given.iter_mut().enumerate() {
+            let Some(before) = given.segment else {
+                continue;
+            };
+            if stock != Stock::Held {
+                self.tier.unmount(before);
+                given.segment = None;
+                continue;
+            }
+            let aside = SegmentId(u32::MAX - index as u32);
+            if before != aside {
+                self.keeper.carry_memory(before, aside);
+                self.tier.renumber(before, aside)?;
+                given.segment = Some(aside);
+            }
+            kept.push(aside);
+        }
+        self.keeper.begin_memory(&kept);
+        Ok(())
+    }
+
+    /// Mounts one region, with what lies in it or as if nothing did.
+    async fn give(
+        &mut self,
+        session: &Session,
+        member: MemberId,
+        index: usize,
+        stock: Stock,
+    ) -> Result<(), End> {
+        let given = &self.given[index];
+        let before = given.segment;
+        let offer = SegmentOffer {
+            name: given.name.clone(),
+            capacity: ByteCount(given.region.len()),
+            highest_era: self.highest_era.max(self.keeper.highest_era()),
+            keep: Keep::Delegated,
+            stock: match (stock, before) {
+                (Stock::Held, None) => Stock::Fresh,
+                _ => stock,
+            },
+        };
+        let segment = match session.mount(member, &offer).await {
+            Ok(segment) => segment,
+            Err(error) => return Err(self.not_mounted(error)),
+        };
+        let taken_on = match before {
+            Some(before) => {
+                self.keeper.carry_memory(before, segment);
+                self.tier.renumber(before, segment)
+            }
+            None => self.tier.mount_shared(segment, given.region.clone()),
+        };
+        taken_on.map_err(End::Lost)?;
+        self.given[index].segment = Some(segment);
+        self.keeper.add_memory(segment);
+        Ok(())
     }
 
     /// A segment was not taken: for good, when the node has not been mounted before and another try would not help.
@@ -249,7 +375,9 @@ impl Duty {
         let goodbye = async {
             let session = self.connect().await?;
             let hosted = self.foreign.segments();
-            for segment in self.mounted.iter().chain(&hosted) {
+            let given = self.given.iter().filter_map(|given| given.segment);
+            let segments: Vec<_> = given.chain(hosted).collect();
+            for segment in &segments {
                 session.unmount(joined.member, *segment, grace).await?;
             }
             let began = tokio::time::Instant::now();

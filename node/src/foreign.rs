@@ -211,6 +211,7 @@ impl Foreign {
             capacity: hosted.capacity,
             highest_era,
             keep: Keep::Delegated,
+            stock: Default::default(),
         };
         let segment = session.mount(member, &offer).await?;
         self.serves(segment, hosted)?;

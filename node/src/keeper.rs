@@ -4,8 +4,11 @@
 //! speaks to the partition through [`MemberApi`]. Objects come by the feed of the partition and leave it as records; nothing
 //! here decides what is kept, that is the catalog's and the tier's.
 
+mod inventory;
+
 use crate::{lender::Lender, signal::Signal};
 use futures_util::future::{Either, join_all, select, select_all};
+use inventory::{Disk, Judged, Memory};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,16 +16,16 @@ use std::{
 };
 use tracing::warn;
 use ziggurat_base::{
-    ByteCount, Clock, Code, Crc32, Error, Job, MemberId, Result, SegmentId, Ticket,
+    ByteCount, Clock, Code, Crc32, Era, Error, Job, MemberId, Result, SegmentId, Ticket,
     checksum::table_len,
 };
 use ziggurat_engine::{
-    command::{Effect, Keep, OwnedTags, SegmentOffer, Target},
+    command::{Effect, Keep, SegmentOffer, Target},
     ledger::{Holding, LedgerBatch, Version},
     port::{MemberApi, ReadOp},
     shelf::{
-        holdings::{Held, Names},
-        teller::{Inventory, Note, Place, Teller},
+        holdings::Names,
+        teller::{Note, Teller},
     },
 };
 use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Item, News, Source, SsdTier};
@@ -201,6 +204,7 @@ impl Keeper {
                 keep: Keep::Owned {
                     directory: tier.directory(),
                 },
+                stock: Default::default(),
             };
             let segment = api.mount(member, &offer).await?;
             *here.segment() = Some(segment);
@@ -221,17 +225,68 @@ impl Keeper {
         memory.entry(segment).or_default();
     }
 
-    /// Forgets all segments of memory and what lay in them: they belong to another incarnation now.
-    pub fn forget_memory(&self) {
+    /// Another partition calls a segment of memory by another number; what lies in it stays where it is. To be called before
+    /// the memory itself is renumbered, for only what it still holds goes along.
+    pub fn carry_memory(&self, old: SegmentId, new: SegmentId) {
+        let mut feed = self.lock();
+        feed.held.retain(|ticket, holding| {
+            let Some(placement) = &mut holding.placement else {
+                return false;
+            };
+            let is_good = placement.segment != old || self.lender.holds(*ticket, placement);
+            if placement.segment == old {
+                placement.segment = new;
+            }
+            is_good
+        });
+    }
+
+    /// Begins anew with another partition, with what lies in some segments of memory: others are gone. What was not on disk
+    /// yet is taken over as if it were new.
+    pub fn begin_memory(&self, segments: &[SegmentId]) {
+        self.clear_streams();
+        let mut feed = self.lock();
+        feed.retiring.clear();
+        feed.queue.clear();
+        feed.earlier = feed.under_way.clone();
+        let is_kept = |holding: &Holding| {
+            let placement = holding.placement.as_ref();
+            placement.is_some_and(|placement| segments.contains(&placement.segment))
+        };
+        feed.held.retain(|_, holding| is_kept(holding));
+        if self.eager && self.is_keeping() {
+            let on_disk = |ticket: &Ticket| {
+                let mut tiers = self.tiers();
+                tiers.any(|tier| tier.look(|holdings| holdings.find(*ticket).is_some()))
+            };
+            let Feed {
+                held,
+                queue,
+                under_way,
+                ..
+            } = &mut *feed;
+            let missing = held
+                .keys()
+                .filter(|t| !under_way.contains(*t) && !on_disk(t));
+            queue.extend(missing.copied());
+        }
+        drop(feed);
+        self.work.raise();
+    }
+
+    /// The latest era of what lies in memory.
+    #[must_use]
+    pub fn highest_era(&self) -> Era {
+        let feed = self.lock();
+        let newest = feed.held.last_key_value();
+        newest.map_or(Era(0), |(ticket, _)| ticket.era())
+    }
+
+    fn clear_streams(&self) {
         self.memory
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clear();
-        let mut feed = self.lock();
-        feed.held.clear();
-        feed.queue.clear();
-        feed.retiring.clear();
-        feed.earlier = feed.under_way.clone();
     }
 
     /// Takes in what the partition lets its member know. Fences are not a keeper's business.
@@ -410,12 +465,8 @@ impl Keeper {
                     warn!(segment = %here.directory.name, %error, "an object was not taken over");
                 }
             }
-            let mut feed = self.lock();
-            for holding in &holdings {
-                feed.under_way.remove(&holding.version.ticket);
-                feed.earlier.remove(&holding.version.ticket);
-            }
-            drop(feed);
+            self.lock().end(&holdings, self.lender.member() == member);
+            self.work.raise();
             self.duties.raise();
         }
     }
@@ -508,6 +559,19 @@ impl Feed {
             .iter()
             .position(|(_, tickets)| has_landed(tickets))?;
         discards.remove(ready)
+    }
+
+    /// An append has ended. When the memory became another member's meanwhile, some of it could not be read, and is to be taken
+    /// over again.
+    fn end(&mut self, holdings: &[Holding], is_same_member: bool) {
+        for holding in holdings {
+            let ticket = holding.version.ticket;
+            self.under_way.remove(&ticket);
+            self.earlier.remove(&ticket);
+            if !is_same_member && self.held.contains_key(&ticket) {
+                self.queue.push_back(ticket);
+            }
+        }
     }
 
     /// Takes what is retired and not on its way to disk.
@@ -609,7 +673,7 @@ async fn tell(
     member: MemberId,
     segment: SegmentId,
     stream: &Stream,
-    inventory: impl Inventory,
+    inventory: impl Judged,
 ) -> Error {
     loop {
         let next = || {
@@ -622,91 +686,13 @@ async fn tell(
         };
         let batch: LedgerBatch = stream.news.until(next).await;
         match api.ledger(member, segment, &batch).await {
-            Ok(_verdicts) => stream.lock().answered(),
+            Ok(reply) => {
+                inventory.heed(&batch, &reply);
+                stream.lock().answered();
+            }
             Err(error) if error.code() == Code::LedgerOutOfOrder => stream.lock().restart(),
             Err(error) => return error,
         }
         stream.answered.raise();
-    }
-}
-
-/// What a directory holds.
-struct Disk<'a>(&'a SsdTier);
-
-fn holding(held: &Held, names: &Names<'_>) -> Holding {
-    Holding {
-        version: Version {
-            tenant: names.tenant.into(),
-            key: names.key.to_owned(),
-            ticket: held.ticket,
-        },
-        len: held.len,
-        stored_len: held.stored_len,
-        crc: held.crc,
-        tags: OwnedTags {
-            parent: names.parent_owned(),
-            group: names.group_owned(),
-            hint: held.hint,
-        },
-        placement: None,
-    }
-}
-
-impl Inventory for Disk<'_> {
-    fn find(&self, ticket: Ticket) -> Option<Holding> {
-        self.0.look(|holdings| {
-            let held = holdings.find(ticket)?;
-            Some(holding(&held, &holdings.names(ticket)?))
-        })
-    }
-
-    fn page(&self, from: Place, most: usize) -> (Vec<Holding>, Option<Place>) {
-        self.0.look(|holdings| {
-            let (page, next) = holdings.walk(from.0.into(), most);
-            let page = page
-                .iter()
-                .map(|(held, names)| holding(held, names))
-                .collect();
-            (page, next.map(|walk| Place(walk.into())))
-        })
-    }
-}
-
-/// What lies in one segment of memory.
-struct Memory<'a> {
-    keeper: &'a Keeper,
-    segment: SegmentId,
-}
-
-impl Memory<'_> {
-    fn is_here(&self, holding: &Holding) -> bool {
-        holding
-            .placement
-            .as_ref()
-            .is_some_and(|placement| placement.segment == self.segment)
-    }
-}
-
-impl Inventory for Memory<'_> {
-    fn find(&self, ticket: Ticket) -> Option<Holding> {
-        let feed = self.keeper.lock();
-        feed.held
-            .get(&ticket)
-            .filter(|holding| self.is_here(holding))
-            .cloned()
-    }
-
-    fn page(&self, from: Place, most: usize) -> (Vec<Holding>, Option<Place>) {
-        let feed = self.keeper.lock();
-        let mut rest = feed
-            .held
-            .range(Ticket(from.0[0])..)
-            .filter(|(_, holding)| self.is_here(holding));
-        let page: Vec<_> = rest
-            .by_ref()
-            .take(most)
-            .map(|(_, holding)| holding.clone())
-            .collect();
-        (page, rest.next().map(|(ticket, _)| Place([ticket.0, 0])))
     }
 }

@@ -1,7 +1,7 @@
 //! The memory that a keeper takes objects over from.
 
 use std::fmt;
-use ziggurat_base::{MemberId, Result};
+use ziggurat_base::{MemberId, Placement, Result, Ticket};
 use ziggurat_engine::port::{ReadOp, ReadSums};
 use ziggurat_tiers::dram::DramTier;
 
@@ -14,6 +14,8 @@ pub trait Lender: Send + Sync + fmt::Debug {
     /// # Errors
     /// As [`DramTier::read`].
     fn read(&self, op: &mut ReadOp<'_>) -> Result<ReadSums>;
+    /// Whether every byte of a replica belongs to a version.
+    fn holds(&self, ticket: Ticket, placement: &Placement) -> bool;
 }
 
 impl Lender for DramTier {
@@ -23,5 +25,9 @@ impl Lender for DramTier {
 
     fn read(&self, op: &mut ReadOp<'_>) -> Result<ReadSums> {
         Self::read(self, op)
+    }
+
+    fn holds(&self, ticket: Ticket, placement: &Placement) -> bool {
+        Self::holds(self, ticket, placement)
     }
 }

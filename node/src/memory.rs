@@ -19,6 +19,9 @@ pub struct MemoryOptions {
     pub populate: bool,
     /// Bind the memory to this NUMA node.
     pub numa_node: Option<u32>,
+    /// Offer what lies in the memory again to a master that has lost its catalog. Where master and node are one process,
+    /// there is nobody to offer it to.
+    pub reoffer: bool,
     /// The most bytes that foreign clients may mount here beside `dram`; as much again as `dram` when not set, 0 for none.
     pub hosted_max: Option<ByteCount>,
 }
@@ -31,6 +34,7 @@ impl Default for MemoryOptions {
             pages: Pages::Normal,
             populate: false,
             numa_node: None,
+            reoffer: true,
             hosted_max: None,
         }
     }

@@ -208,6 +208,7 @@ async fn a_member_joins_mounts_and_leaves() {
         capacity: ByteCount::mib(1),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     let segment = session.mount(joined.member, &offer).await.unwrap();
     session.ping(joined.member).await.unwrap();

@@ -156,6 +156,7 @@ impl Store {
                 capacity: ByteCount(region.len()),
                 highest_era: Era(0),
                 keep: Keep::Delegated,
+                stock: Default::default(),
             };
             let id = partition.mount_now(member, &offer)?;
             tier.mount_shared(id, region)?;

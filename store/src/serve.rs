@@ -32,10 +32,12 @@ impl Served {
         // Before the master makes its state directory in one of them.
         SsdPath::check_all(&options.node.ssd.directories)?;
         let master = Master::start(options.master).await?;
-        let node = NodeOptions {
+        let mut node = NodeOptions {
             master: master.address().to_string(),
             ..options.node
         };
+        // The memory ends with the master.
+        node.memory.reoffer = false;
         let node = Node::start(node).await?;
         Ok(Self { master, node })
     }

@@ -20,7 +20,7 @@ async fn master(state: &Path) -> Master {
         state_dir: Some(state.into()),
         catalog: CatalogConfig {
             member_ttl: Duration::from_secs(2),
-            lease: Duration::from_millis(200),
+            lease: Duration::from_secs(2),
             ..CatalogConfig::default()
         },
         clock: Arc::new(SystemClock::default()),

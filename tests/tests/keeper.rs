@@ -75,6 +75,10 @@ impl Lender for Lent {
             ..ReadSums::default()
         })
     }
+
+    fn holds(&self, _: Ticket, _: &Placement) -> bool {
+        true
+    }
 }
 
 /// A partition that believes everything and notes what it was told of the directory.
@@ -289,7 +293,7 @@ fn a_first_snapshot_waits_for_what_an_earlier_incarnation_has_begun() {
         let mut work = pin!(stage.keeper.work(&stage.clock));
         stage.keeper.heed(&committed());
         now(work.as_mut());
-        stage.keeper.forget_memory();
+        stage.keeper.begin_memory(&[]);
         now(pin!(stage.keeper.mount(&notes, MEMBER)))
             .unwrap()
             .unwrap();

@@ -179,6 +179,7 @@ impl Small {
             capacity: ByteCount(LEN as u64),
             highest_era: Era(0),
             keep: Keep::Delegated,
+            stock: Default::default(),
         };
         let segment = catalog.mount(now, node, &offer).expect("it is new");
         let mut shelf = Shelf::default();

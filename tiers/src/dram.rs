@@ -207,6 +207,46 @@ impl DramTier {
         Some(mounted.region)
     }
 
+    /// Serves a segment under another number from now on, with everything that is in it: another partition calls it so. When
+    /// this returns, nothing that was admitted under the old number is written any more.
+    ///
+    /// # Errors
+    /// [`Code::SegmentNotFound`], and [`Code::SegmentAlreadyExists`] when the new number is taken.
+    pub fn renumber(&self, old: SegmentId, new: SegmentId) -> Result<()> {
+        let latches = {
+            let mut state = self.shared.lock();
+            if state.segments.contains_key(&new) {
+                return Err(Error::new(
+                    Code::SegmentAlreadyExists,
+                    format!("segment {new} is mounted already"),
+                ));
+            }
+            let Some(mut here) = state.segments.remove(&old) else {
+                return Err(Error::new(
+                    Code::SegmentNotFound,
+                    format!("segment {old} is not on this node"),
+                ));
+            };
+            state.shelf.renumber(old, new);
+            let latches = std::mem::take(&mut here.latches);
+            state.segments.insert(new, here);
+            latches
+        };
+        if let Some(desk) = &self.desk {
+            desk.unmount(old);
+        }
+        latches.values().for_each(|latch| latch.stop());
+        Ok(())
+    }
+
+    /// Whether every byte of a replica belongs to a version.
+    #[must_use]
+    pub fn holds(&self, ticket: Ticket, placement: &Placement) -> bool {
+        let extents: Vec<_> = placement.all().collect();
+        let state = self.shared.lock();
+        state.shelf.owns(ticket, placement.segment, &extents)
+    }
+
     /// Whether a segment is mounted.
     #[must_use]
     pub fn has(&self, segment: SegmentId) -> bool {

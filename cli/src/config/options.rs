@@ -87,6 +87,7 @@ impl Node {
             populate: self.populate,
             numa_node: self.numa_node,
             hosted_max: self.hosted_max,
+            ..MemoryOptions::default()
         }
     }
 

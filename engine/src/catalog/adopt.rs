@@ -17,7 +17,7 @@ impl Catalog {
     pub(super) fn adopt(&mut self, now: Timestamp, slot: u16, holding: &Holding) -> Verdict {
         let version = &holding.version;
         let Some(directory) = self.fleet.slot(slot).directory() else {
-            return Verdict::Discard;
+            return self.adopt_memory(now, slot, holding);
         };
         if self.adopt_owned(now, slot, holding) {
             self.stats.adopted += 1;
@@ -81,6 +81,20 @@ impl Catalog {
         let Some(row) = self.table.insert(probe) else {
             return false;
         };
+        let record = ReplicaRecord::owned(slot, holding.len, holding.stored_len);
+        self.fleet.take_owned(&record);
+        self.fill_row(now, row, holding, record);
+        true
+    }
+
+    /// Makes a version readable that an owner holds, in a row without one.
+    pub(super) fn fill_row(
+        &mut self,
+        now: Timestamp,
+        row: Row,
+        holding: &Holding,
+        record: ReplicaRecord,
+    ) {
         let tagged = self.tags.set(row, &holding.tags.as_tags());
         let head = self.table.head_mut(row);
         head.ticket = holding.version.ticket;
@@ -88,11 +102,8 @@ impl Catalog {
         head.crc = holding.crc;
         head.used = now;
         head.set_tagged(tagged);
-        let record = ReplicaRecord::owned(slot, holding.len, holding.stored_len);
-        self.fleet.take_owned(&record);
         self.set_records(row, vec![record]);
         self.stats.objects += 1;
-        true
     }
 
     /// The owner does not hold a version any more. That pays no debt: the version may be on its way there again.

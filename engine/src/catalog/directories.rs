@@ -13,6 +13,10 @@ use ziggurat_base::{Code, DirectoryId, Error, Ticket};
 /// The most directories that a partition remembers.
 pub(super) const DIRECTORIES_MAX: usize = 4096;
 
+/// Stands for the memory of all nodes, which is away from the beginning of a life of the partition until everybody who was
+/// there in the life before has offered what it holds. No directory has this number.
+pub(super) const MEMORY: DirectoryId = DirectoryId(0);
+
 /// The most debts of one directory.
 pub(super) const DEBTS_MAX: usize = 65_536;
 
@@ -207,8 +211,9 @@ impl Directories {
 
     /// Directories that are away or have not told what they hold, debts, and debts of keys.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
-        let unknown = |d: &&Directory| d.knowledge != Knowledge::Full;
-        let absent = self.by_id.values().filter(unknown).count();
+        let unknown =
+            |(id, d): &(&DirectoryId, &Directory)| **id != MEMORY && d.knowledge != Knowledge::Full;
+        let absent = self.by_id.iter().filter(unknown).count();
         let keys = self.absence.by_digest.len() + self.flight.by_digest.len();
         (absent as u64, self.debts, keys as u64)
     }
@@ -240,6 +245,35 @@ impl Directories {
         }
         self.know(directory, Knowledge::Partial);
         Ok(())
+    }
+
+    /// Owners of an earlier life may offer what lies in their memory.
+    pub(super) fn expect_memory(&mut self) {
+        let here = self.by_id.entry(MEMORY).or_default();
+        here.mounts += 1;
+        here.unproved = None;
+        // Known before or not: absorbing it twice changes nothing.
+        self.note(Record::Directory { directory: MEMORY });
+        self.know(MEMORY, Knowledge::Partial);
+    }
+
+    /// Nobody who is known has a version in memory any more: it is owed for as long as one may come who is not known.
+    pub(super) fn discharge_memory(&mut self, ticket: Ticket) {
+        let Some(here) = self.by_id.get_mut(&MEMORY) else {
+            return;
+        };
+        if here.knowledge == Knowledge::Full {
+            self.pay(MEMORY, ticket);
+        } else {
+            // As if made before this life: it ends with the expecting.
+            here.debts.insert(ticket, 0);
+        }
+    }
+
+    /// Whether the directory has a debt of just this version.
+    pub(super) fn has_debt(&self, directory: DirectoryId, ticket: Ticket) -> bool {
+        let here = self.by_id.get(&directory);
+        here.is_some_and(|d| d.debts.contains_key(&ticket))
     }
 
     fn know(&mut self, directory: DirectoryId, knowledge: Knowledge) {

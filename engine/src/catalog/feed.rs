@@ -5,7 +5,7 @@
 //! partition has let go of may still be on its way to another segment of the owner: when its key is put anew or removed
 //! meanwhile, a debt of the key is left.
 
-use super::{Catalog, Steps, fleet::ReplicaRecord};
+use super::{Catalog, Steps, directories::MEMORY, fleet::ReplicaRecord, reoffer::Retiring};
 use crate::{
     Row,
     command::{BATCH_MAX, Effect},
@@ -30,28 +30,42 @@ pub(super) enum Retirement {
 
 #[derive(Debug, Default)]
 pub(super) struct Feed {
-    /// Digests of keys of which a version may be on its way, with the number of segments that it may come from.
-    in_flight: BTreeMap<u64, u32>,
+    /// Digests of keys of which a version may be on its way, with the versions and the segments that they may come from.
+    in_flight: BTreeMap<u64, Vec<Retiring>>,
+    /// What has to be acknowledged before the answer of the call under way leaves.
+    waits: Vec<Retiring>,
     /// Members that are told everything again, and the next row for each.
     again: BTreeMap<MemberId, u32>,
 }
 
 impl Feed {
-    fn take_off(&mut self, digest: u64) {
-        *self.in_flight.entry(digest).or_default() += 1;
+    fn take_off(&mut self, digest: u64, retiring: Retiring) {
+        let here = self.in_flight.entry(digest).or_default();
+        if !here.contains(&retiring) {
+            here.push(retiring);
+        }
     }
 
     /// Says whether nothing of the key is on its way any more.
-    fn land(&mut self, digest: u64) -> bool {
-        let Some(count) = self.in_flight.get_mut(&digest) else {
+    fn land(&mut self, digest: u64, retiring: Retiring) -> bool {
+        let Some(here) = self.in_flight.get_mut(&digest) else {
             return false;
         };
-        *count -= 1;
-        if *count == 0 {
+        here.retain(|other| *other != retiring);
+        let landed = here.is_empty();
+        if landed {
             self.in_flight.remove(&digest);
-            return true;
         }
-        false
+        landed
+    }
+
+    fn wait_for(&mut self, digest: u64) {
+        let here = self.in_flight.get(&digest);
+        self.waits.extend(here.into_iter().flatten());
+    }
+
+    pub(super) fn take_waits(&mut self) -> Vec<Retiring> {
+        std::mem::take(&mut self.waits)
     }
 }
 
@@ -120,39 +134,57 @@ impl Catalog {
         for slot in fed {
             let here = self.fleet.slot(slot);
             let (member, segment) = (here.member, here.id);
-            let may_fly = why == Retirement::LetGo && !self.fleet.owned_by(member).is_empty();
-            let digest = may_fly.then(|| self.digest_of(row));
             self.effects.push(Effect::Retired {
                 member,
                 segment,
                 ticket,
             });
+            let digest = self.may_fly(slot, why).then(|| self.digest_of(row));
+            let retiring = Retiring { segment, ticket };
             if let Some(digest) = digest {
-                self.feed.take_off(digest);
+                self.feed.take_off(digest, retiring);
                 // A scan under way would have come to it.
                 if let Some(newest) = self.scans.newest(self.last_tick) {
                     self.directories.bury(digest, newest, Cause::Flight);
                 }
             }
             let before = self.fleet.slot_mut(slot).retired.insert(ticket, digest);
-            self.landed(before.flatten());
+            if let Some(before) = before.flatten().filter(|_| digest.is_none()) {
+                self.landed(before, retiring);
+            }
             self.spill_retired(slot);
         }
     }
 
+    /// Whether a version that is retired on a slot may turn up again: from another segment of its owner, or because its owner
+    /// offers its memory to the next life of the partition before it has heard of it. A dead one has debts instead where
+    /// somebody keeps them.
+    fn may_fly(&self, slot: u16, why: Retirement) -> bool {
+        let has_owned = !self.fleet.owned_by(self.fleet.slot(slot).member).is_empty();
+        match why {
+            Retirement::LetGo => has_owned || self.outlives(slot),
+            Retirement::Dead => self.outlives(slot) && !self.directories.durable,
+        }
+    }
+
     fn spill_retired(&mut self, slot: u16) {
+        let must_wait = self.outlives(slot) && !self.directories.durable;
         let here = self.fleet.slot_mut(slot);
-        if here.retired.len() <= RETIRED_MAX {
+        if here.retired.len() <= RETIRED_MAX || must_wait {
             return;
         }
         let Some((oldest, digest)) = here.retired.pop_first() else {
             return;
         };
-        let member = here.member;
-        for directory in self.directories_of(member) {
+        let (member, segment) = (here.member, here.id);
+        let memory = self.outlives(slot).then_some(MEMORY);
+        for directory in self.directories_of(member).into_iter().chain(memory) {
             self.directories.raise(directory, oldest);
         }
-        self.landed(digest);
+        let ticket = oldest;
+        if let Some(digest) = digest {
+            self.landed(digest, Retiring { segment, ticket });
+        }
     }
 
     fn directories_of(&self, member: MemberId) -> Vec<DirectoryId> {
@@ -162,26 +194,43 @@ impl Catalog {
             .collect()
     }
 
-    fn landed(&mut self, digest: Option<u64>) {
-        if let Some(digest) = digest
-            && self.feed.land(digest)
-        {
+    fn landed(&mut self, digest: u64, retiring: Retiring) {
+        if self.feed.land(digest, retiring) {
             self.directories.arrived(digest);
         }
     }
 
     /// The owner has forgotten a version in its memory, and nothing of it is on its way.
     pub(super) fn retirement_acknowledged(&mut self, slot: u16, ticket: Ticket) {
-        let digest = self.fleet.slot_mut(slot).retired.remove(&ticket);
-        self.landed(digest.flatten());
+        let here = self.fleet.slot_mut(slot);
+        let segment = here.id;
+        if let Some(digest) = here.retired.remove(&ticket).flatten() {
+            self.landed(digest, Retiring { segment, ticket });
+        }
+        self.discharge(ticket);
+    }
+
+    /// One more owner does not hold a retired version any more; with the last one the debt of all memory ends.
+    fn discharge(&mut self, ticket: Ticket) {
+        if !self.directories.has_debt(MEMORY, ticket) {
+            return;
+        }
+        let mut others = self.fleet.slots();
+        if !others.any(|(_, other)| other.retired.contains_key(&ticket)) {
+            self.directories.discharge_memory(ticket);
+        }
     }
 
     /// The segment is going: what was on its way from it may have arrived in a directory that is absent now.
     pub(super) fn strand_retired(&mut self, slot: u16) {
-        let retired = std::mem::take(&mut self.fleet.slot_mut(slot).retired);
-        for digest in retired.into_values().flatten() {
-            self.directories.strand(digest);
-            self.landed(Some(digest));
+        let here = self.fleet.slot_mut(slot);
+        let segment = here.id;
+        for (ticket, digest) in std::mem::take(&mut here.retired) {
+            self.discharge(ticket);
+            if let Some(digest) = digest {
+                self.directories.strand(digest);
+                self.landed(digest, Retiring { segment, ticket });
+            }
         }
     }
 
@@ -189,7 +238,15 @@ impl Catalog {
     pub(super) fn bury_flights(&mut self, upto: Ticket) {
         let digests: Vec<_> = self.feed.in_flight.keys().copied().collect();
         for digest in digests {
-            self.directories.bury(digest, upto, Cause::Flight);
+            self.bury_flight(digest, upto);
+        }
+    }
+
+    /// No version of a key that is on its way may come back. Where nobody keeps that, it has to have arrived.
+    fn bury_flight(&mut self, digest: u64, upto: Ticket) {
+        self.directories.bury(digest, upto, Cause::Flight);
+        if !self.directories.durable {
+            self.feed.wait_for(digest);
         }
     }
 
@@ -204,7 +261,7 @@ impl Catalog {
             self.directories.bury(digest, upto, Cause::Absence);
         }
         if self.feed.in_flight.contains_key(&digest) {
-            self.directories.bury(digest, upto, Cause::Flight);
+            self.bury_flight(digest, upto);
         }
     }
 
@@ -237,8 +294,11 @@ impl Catalog {
                 self.push_discard(slot, ticket);
             }
         }
-        self.bury_row(row, self.newest_ticket());
+        if self.records(row).iter().any(|r| self.outlives(r.slot)) {
+            self.directories.owe(MEMORY, ticket);
+        }
         self.tell_retired(row, Retirement::Dead, |_| true);
+        self.bury_row(row, self.newest_ticket());
     }
 
     pub(super) fn push_discard(&mut self, slot: u16, ticket: Ticket) {

@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use crate::{
-    command::{Keep, SegmentStat, Target},
+    command::{Keep, SegmentStat, Stock, Target},
     place,
     replica::{Replica, ReplicaEvent},
     segment::{Segment, SegmentEvent},
@@ -57,6 +57,7 @@ pub(crate) struct Slot {
     pub(crate) member: MemberId,
     pub(crate) state: Segment,
     pub(crate) keep: Keep,
+    pub(crate) stock: Stock,
     /// Whether its owner is fed with what becomes readable here.
     pub(crate) feeds: bool,
     /// Of no byte when the owner allocates.
@@ -91,6 +92,11 @@ impl Slot {
         }
     }
 
+    /// Whether its owner has yet to tell what an earlier life has put here.
+    pub(crate) fn is_offering(&self) -> bool {
+        self.stock == Stock::Held && !self.ledger.is_known()
+    }
+
     /// Whether the owner allocates.
     pub(crate) fn is_owned(&self) -> bool {
         self.directory().is_some()
@@ -103,6 +109,7 @@ pub(crate) struct Mounting<'a> {
     pub(crate) name: &'a str,
     pub(crate) capacity: u64,
     pub(crate) keep: Keep,
+    pub(crate) stock: Stock,
     pub(crate) feeds: bool,
 }
 
@@ -202,8 +209,10 @@ impl Fleet {
             Keep::Delegated => {
                 self.capacity += self.slot(slot).space.capacity();
                 self.fed += u32::from(mounting.feeds);
-                self.usable.push(slot);
-                self.measure();
+                if !self.slot(slot).is_offering() {
+                    self.usable.push(slot);
+                    self.measure();
+                }
             }
             Keep::Owned { .. } => self.owned.entry(mounting.member).or_default().push(slot),
         }
@@ -227,6 +236,10 @@ impl Fleet {
             member: mounting.member,
             state: Segment::Mounted,
             keep: mounting.keep,
+            stock: match mounting.keep {
+                Keep::Delegated if mounting.feeds => mounting.stock,
+                Keep::Delegated | Keep::Owned { .. } => Stock::Volatile,
+            },
             feeds: mounting.feeds && mounting.keep == Keep::Delegated,
             space: kind.build(delegated),
             offered: mounting.capacity,
@@ -257,6 +270,7 @@ impl Fleet {
             name: &name,
             capacity: here.offered,
             keep: here.keep,
+            stock: Stock::Volatile,
             feeds: false,
         };
         let new = self.add(id, &mounting, kind)?;
@@ -300,6 +314,21 @@ impl Fleet {
             }
             self.slots[usize::from(slot)] = None;
         }
+    }
+
+    /// The owner has told what an earlier life has put on a slot: it takes new objects from now on.
+    pub(crate) fn open(&mut self, slot: u16) {
+        let here = self.slot_mut(slot);
+        here.space.restored();
+        if here.state == Segment::Mounted {
+            self.usable.push(slot);
+            self.measure();
+        }
+    }
+
+    /// Whether a segment will take objects once its owner has told what is in it.
+    pub(crate) fn is_any_offering(&self) -> bool {
+        self.slots().any(|(_, s)| s.serves() && s.is_offering())
     }
 
     fn measure(&mut self) {
@@ -373,6 +402,40 @@ impl Fleet {
             position: 0,
             extents,
             check,
+            stored: 0,
+        })
+    }
+
+    /// Takes the space that a replica had in an earlier life; `None`, changing nothing, when it cannot have been its own.
+    pub(crate) fn restore(
+        &mut self,
+        slot: u16,
+        len: u64,
+        placement: &Placement,
+    ) -> Option<ReplicaRecord> {
+        let table = placement.check.map_or(0, |check| check.len);
+        if placement.extents.len().0 != len || table != table_len(len) {
+            return None;
+        }
+        let here = self.slot_mut(slot);
+        let before = here.space.free();
+        let mut taken: Vec<Extent> = Vec::with_capacity(2);
+        for extent in placement.all().filter(|extent| extent.len > 0) {
+            if !here.space.restore(extent) {
+                taken.into_iter().for_each(|t| here.space.release(t));
+                return None;
+            }
+            taken.push(extent);
+        }
+        here.references += 1;
+        let used = before - here.space.free();
+        self.used += used;
+        Some(ReplicaRecord {
+            state: Replica::Readable,
+            slot,
+            position: 0,
+            extents: placement.extents.clone(),
+            check: placement.check,
             stored: 0,
         })
     }

@@ -85,6 +85,11 @@ fn items(batch: &LedgerBatch) -> usize {
 }
 
 impl Ledger {
+    /// Whether a snapshot was ever committed.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// Where the stream is after the batch.
     fn follow(&self, batch: &LedgerBatch) -> Option<(u64, Stage)> {
         let here = self.generation;
@@ -225,6 +230,7 @@ impl Catalog {
     }
 
     fn commit_snapshot(&mut self, slot: u16) {
+        let was_offering = self.fleet.slot(slot).is_offering();
         let ledger = &mut self.fleet.slot_mut(slot).ledger;
         let snapshot = match std::mem::replace(&mut ledger.is_known, true) {
             true => Snapshot::Later,
@@ -235,6 +241,9 @@ impl Catalog {
         }
         if let Some(directory) = self.fleet.slot(slot).directory() {
             self.directories.settled(directory, snapshot);
+        }
+        if was_offering {
+            self.fleet.open(slot);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::{
     Catalog, TENANTS_MAX,
+    directories::MEMORY,
     fleet::{self, Mounting},
 };
 use crate::{
@@ -208,6 +209,9 @@ impl Catalog {
                 offer.capacity
             ));
         }
+        if offer.keep == (Keep::Owned { directory: MEMORY }) {
+            return wrong("a directory has a number other than 0".into());
+        }
         if let Keep::Owned { directory } = offer.keep
             && let Some(mounted) = self.claim_directory(member, directory)?
         {
@@ -228,6 +232,7 @@ impl Catalog {
             name: &offer.name,
             capacity: offer.capacity.0,
             keep: offer.keep,
+            stock: offer.stock,
             feeds: self.members.feeds(member),
         };
         let mounted = self.fleet.mount(&mounting, self.config.allocator);

@@ -131,8 +131,9 @@ impl Catalog {
 
     /// The object has become readable: with eager offload it stays in memory until its owner has taken it over.
     pub(super) fn expect_offload(&mut self, now: Timestamp, row: Row) {
-        let eager = self.config.offload == OffloadMode::Eager;
-        if eager && self.fleet.fed > 0 && !self.table.head(row).asked() && self.could_be_kept(row) {
+        let eager = self.config.offload == OffloadMode::Eager && self.fleet.fed > 0;
+        let is_new = eager && !self.table.head(row).asked() && !self.is_kept(row);
+        if is_new && self.could_be_kept(row) {
             self.begin_offload(now, row);
         }
     }

@@ -12,6 +12,13 @@ use crate::{
 };
 use ziggurat_base::{ByteCount, Code, Error, MemberId, TenantId, Timestamp};
 
+fn still_told() -> Error {
+    Error::new(
+        Code::Backpressure,
+        "no room yet: nodes are telling what their memory holds",
+    )
+}
+
 impl Catalog {
     /// Reserves space for new objects.
     pub fn put_start(
@@ -154,6 +161,9 @@ impl Catalog {
         wish: &Wish,
         steps: &mut Steps,
     ) -> Answer<Vec<ReplicaRecord>> {
+        if !self.fleet.could_hold_anywhere(len) && self.fleet.is_any_offering() {
+            return Err(still_told());
+        }
         if self.fleet.largest_capacity == 0 {
             return Err(Error::new(
                 Code::NoAvailableHandle,
@@ -174,6 +184,7 @@ impl Catalog {
             }
             match self.make_free(now, len, steps) {
                 Room::Made => {}
+                Room::Never if self.fleet.is_any_offering() => return Err(still_told()),
                 Room::Later => {
                     return Err(Error::new(
                         Code::Backpressure,

@@ -49,6 +49,7 @@ impl Rig {
                 capacity: ByteCount(*capacity),
                 highest_era: Era(0),
                 keep: Keep::Delegated,
+                stock: Default::default(),
             };
             catalog.mount(now, node, &offer).unwrap()
         };
@@ -493,6 +494,7 @@ fn a_lost_member_takes_its_objects_with_it_and_the_rest_stays() {
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     rig.catalog.mount(rig.now, other, &offer).unwrap();
     let mut on_other = 0;
@@ -559,6 +561,7 @@ fn half_written_on_a_lost_member() -> (Rig, PutGrant) {
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     rig.catalog.mount(rig.now, other, &offer).unwrap();
     let wish = Wish {
@@ -604,6 +607,7 @@ fn an_era_that_a_member_has_seen_is_exceeded() {
         capacity: ByteCount(1 << 20),
         highest_era: Era(50),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     rig.catalog.mount(rig.now, rig.node, &offer).unwrap();
     assert_eq!(rig.catalog.era(), Era(51));
@@ -671,6 +675,7 @@ fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     let first = rig.catalog.join(rig.now, &at("host:1")).unwrap();
     rig.catalog.mount(rig.now, first, &offer).unwrap();
@@ -695,6 +700,7 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
         capacity: ByteCount(1 << 20),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     let first = rig.catalog.join(rig.now, &at).unwrap();
     let second = rig.catalog.join(rig.now, &at).unwrap();
@@ -712,6 +718,7 @@ mod adoption;
 mod history;
 mod ledger;
 mod owner;
+mod reoffer;
 
 impl Rig {
     fn clear(&mut self, text: &str, segment: Option<&str>) -> bool {

@@ -39,6 +39,7 @@ impl Catalog {
         self.expire_writes(now, &mut steps);
         self.sweep(now, &mut steps);
         self.lapse_offloads(now, || steps.take());
+        self.end_expecting(now);
         self.directories.settle(|| steps.take());
         self.feed_again(&mut steps);
         self.relieve(now, &mut steps);

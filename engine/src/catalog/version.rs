@@ -58,6 +58,13 @@ impl Catalog {
         self.set_records(row, records);
     }
 
+    /// Adds a record of a replica in memory, before those that owners keep.
+    pub(super) fn add_memory_record(&mut self, row: Row, record: ReplicaRecord) {
+        let mut records = self.records(row).into_owned();
+        records.insert(0, record);
+        self.set_records(row, records);
+    }
+
     /// Puts a record in the place of another one.
     pub(super) fn replace_record(&mut self, row: Row, old: &ReplicaRecord, new: ReplicaRecord) {
         let mut records = self.records(row).into_owned();

@@ -158,9 +158,7 @@ impl SlabSpace {
     fn restore_slot(&mut self, class: usize, offset: u64) -> bool {
         let slot_len = self.classes[class].slot_len;
         let (slab, within) = ((offset / SLAB) as usize, offset % SLAB);
-        if slab >= self.slabs.len()
-            || !within.is_multiple_of(slot_len)
-            || within + slot_len > SLAB
+        if slab >= self.slabs.len() || !within.is_multiple_of(slot_len) || within + slot_len > SLAB
         {
             return false;
         }

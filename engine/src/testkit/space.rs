@@ -343,7 +343,10 @@ pub fn what_was_in_use_is_restored<S: SpaceMap>(promise: &Promise, make: impl Fn
         }
         again.restored();
         let both = (space.free(), space.free_ranges(), space.largest_free());
-        assert_eq!((again.free(), again.free_ranges(), again.largest_free()), both);
+        assert_eq!(
+            (again.free(), again.free_ranges(), again.largest_free()),
+            both
+        );
         let more = again.reserve(promise.exact[0]);
         held.extend(more);
         held.into_iter().for_each(|extent| again.release(extent));

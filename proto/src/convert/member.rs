@@ -8,7 +8,7 @@ use crate::{
 use std::time::Duration;
 use ziggurat_base::{ByteCount, DirectoryId, Era, Error, MemberId, SegmentId};
 use ziggurat_engine::{
-    command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
+    command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats, Stock},
     port::Joined,
     segment::Segment,
 };
@@ -125,6 +125,24 @@ pub(crate) fn pack_mount(member: MemberId, offer: &SegmentOffer) -> wire::Mount 
         capacity: offer.capacity.0,
         highest_era: offer.highest_era.0,
         directory: pack_keep(offer.keep),
+        stock: pack_stock(offer.stock).into(),
+    }
+}
+
+fn pack_stock(stock: Stock) -> wire::Stock {
+    match stock {
+        Stock::Volatile => wire::Stock::Volatile,
+        Stock::Fresh => wire::Stock::Fresh,
+        Stock::Held => wire::Stock::Held,
+    }
+}
+
+fn stock(number: i32) -> Result<Stock, Error> {
+    match wire::Stock::try_from(number) {
+        Ok(wire::Stock::Volatile) => Ok(Stock::Volatile),
+        Ok(wire::Stock::Fresh) => Ok(Stock::Fresh),
+        Ok(wire::Stock::Held) => Ok(Stock::Held),
+        Err(_) => Err(broken(format!("stock {number} does not exist"))),
     }
 }
 
@@ -153,6 +171,7 @@ pub(crate) fn mount(message: wire::Mount) -> Result<(MemberId, SegmentOffer), Er
         name: message.name.into(),
         capacity: ByteCount(message.capacity),
         highest_era: Era(message.highest_era),
+        stock: stock(message.stock)?,
     };
     Ok((MemberId(message.member), offer))
 }

@@ -18,7 +18,7 @@ use ziggurat_engine::{
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hint, Hold, Keep, Keys, MemberOffer, ObjectStat,
         Page, PutAnswer, PutDone, PutEnd, PutGrant, PutItem, ScanAction, SegmentOffer, SegmentStat,
-        Stats, Tags, Target, Targets, Wish, Written,
+        Stats, Stock, Tags, Target, Targets, Wish, Written,
     },
     port::Joined,
     segment::Segment,
@@ -152,6 +152,10 @@ fn any_put_end() -> impl Strategy<Value = PutEnd> {
         crc: Crc32(crc),
         written,
     })
+}
+
+fn any_stock() -> impl Strategy<Value = Stock> {
+    prop_oneof![Just(Stock::Volatile), Just(Stock::Fresh), Just(Stock::Held)]
 }
 
 fn any_keep() -> impl Strategy<Value = Keep> {
@@ -318,12 +322,12 @@ proptest! {
     }
 
     #[test]
-    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), flags in any::<[bool; 2]>(), keep in any_keep()) {
+    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), flags in any::<[bool; 2]>(), keep in any_keep(), stock in any_stock()) {
         let offer = MemberOffer { address: text.clone().into(), in_process: flags[0], feed: flags[1] };
         prop_assert_eq!(member::offer(over(&member::pack_offer(&offer))), offer);
         let joined = Joined { member: MemberId(number), era: Era(era), time_to_live: Duration::from_nanos(number) };
         prop_assert_eq!(member::joined(over(&member::pack_joined(joined))), joined);
-        let offer = SegmentOffer { name: text.into(), capacity: ByteCount(number), highest_era: Era(era), keep };
+        let offer = SegmentOffer { name: text.into(), capacity: ByteCount(number), highest_era: Era(era), keep, stock };
         let message = over(&member::pack_mount(MemberId(number), &offer));
         prop_assert_eq!(member::mount(message).unwrap(), (MemberId(number), offer));
     }

@@ -43,6 +43,7 @@ impl Puppet {
             capacity: ByteCount::mib(8),
             highest_era: Era(0),
             keep: Keep::Delegated,
+            stock: Default::default(),
         };
         session.mount(member, &offer).await.unwrap();
         Self { session, member }

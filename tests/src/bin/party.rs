@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::{
     io::Write,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use ziggurat_base::{ByteCount, Result, hash::Dice};
 use ziggurat_store::{
     CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
-    PutOptions, Store, SystemClock,
+    PutOptions, SsdOptions, SsdPath, Store, SystemClock,
 };
 use ziggurat_tests::field::{payload, value_of};
 
@@ -50,6 +51,10 @@ struct MasterArguments {
     release_ms: u64,
     #[arg(long)]
     watermark: f64,
+    #[arg(long, default_value_t = ANY)]
+    listen: SocketAddr,
+    #[arg(long)]
+    state_dir: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -66,6 +71,8 @@ struct NodeArguments {
     mib: u64,
     #[arg(long)]
     grace_ms: u64,
+    #[arg(long)]
+    ssd: Option<SsdPath>,
 }
 
 #[derive(Args)]
@@ -136,9 +143,9 @@ async fn master(arguments: &MasterArguments) -> Result<()> {
         ..CatalogConfig::default()
     };
     let master = Master::start(MasterOptions {
-        listen: ANY,
+        listen: arguments.listen,
         admin: None,
-        state_dir: None,
+        state_dir: arguments.state_dir.clone(),
         catalog,
         clock: Arc::new(SystemClock::default()),
     })
@@ -152,7 +159,12 @@ async fn master(arguments: &MasterArguments) -> Result<()> {
 async fn node(arguments: NodeArguments) -> Result<()> {
     let node = Node::start(NodeOptions {
         master: arguments.master,
-        ssd: Default::default(),
+        ssd: SsdOptions {
+            directories: arguments.ssd.into_iter().collect(),
+            file_bytes: ByteCount::mib(8),
+            staging: ByteCount::mib(32),
+            ..SsdOptions::default()
+        },
         eager: true,
         listen: arguments.listen,
         advertise: arguments.advertise,

@@ -165,7 +165,7 @@ impl Node {
         self.retired.clear();
         self.inbox.close();
         if let Some(keeper) = &self.keeper {
-            keeper.forget_memory();
+            keeper.begin_memory(&[]);
         }
     }
 

@@ -6,6 +6,7 @@ mod endings;
 mod party;
 mod proxy;
 mod reads;
+mod revival;
 mod scale;
 mod silence;
 mod writers;

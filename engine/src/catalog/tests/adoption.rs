@@ -7,19 +7,22 @@ use super::{
 };
 use crate::{
     catalog::{Config, Matcher, OffloadMode},
-    command::{BATCH_MAX, Cursor, Effect, Force, PutAnswer, PutGrant, ScanAction, Wish},
-    ledger::{Change, Holding, LedgerBatch},
+    command::{
+        BATCH_MAX, Cursor, Effect, Force, PutAnswer, PutGrant, ScanAction, Stock, Target, Wish,
+    },
+    ledger::{Change, Holding, LedgerBatch, Verdict},
     record::Record,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
-use ziggurat_base::{Code, MemberId, Ticket, hash::Dice};
+use ziggurat_base::{Code, MemberId, Placement, Ticket, hash::Dice};
 
 const MEMORY: u64 = 40_960;
 const KEYS: u64 = 24;
 const PAGE_ITEMS: usize = 3;
+const TTL: Duration = Duration::from_millis(500);
 
 /// Where a node's streams stand.
 #[derive(Debug, PartialEq)]
@@ -40,15 +43,41 @@ struct Node {
     owner: Owner,
     stage: Stage,
     effects: VecDeque<Effect>,
+    /// What lies in memory, as far as it was told.
+    held: BTreeMap<Ticket, Holding>,
+    /// Whether it may offer its memory to another partition: the last one that there was knew it to the end.
+    is_good: bool,
     /// Versions on their way from memory to disk.
     in_flight: BTreeMap<Ticket, Holding>,
+    /// Versions in memory that came back.
+    offered: u64,
     /// Changes that are not told yet, in their order.
     outbox: VecDeque<(Stream, Change)>,
 }
 
 impl Node {
     fn join(&mut self, rig: &mut Rig) {
-        self.owner.rejoin(rig, MEMORY);
+        let stock = match self.is_good {
+            true => Stock::Held,
+            false => Stock::Fresh,
+        };
+        if !self.is_good {
+            self.held.clear();
+        }
+        self.owner.come(rig, MEMORY, stock);
+        self.owner.mount(rig).unwrap();
+        let all: Vec<_> = self.held.values().cloned().collect();
+        let verdicts = self.owner.offer_memory(rig, all);
+        let mut verdict = verdicts.iter();
+        self.held
+            .retain(|_, _| verdict.next() == Some(&Verdict::Taken));
+        self.offered += self.held.len() as u64;
+        for holding in self.held.values_mut() {
+            if let Some(placement) = &mut holding.placement {
+                placement.segment = self.owner.memory;
+            }
+        }
+        self.is_good = false;
         self.in_flight.clear();
         self.outbox.clear();
         self.effects.clear();
@@ -78,6 +107,17 @@ impl Node {
         *number += 1;
     }
 
+    /// Another version is written over some of the memory: what lay there is not held any more.
+    fn write(&mut self, target: &Target) {
+        let (owner, new) = (&self.owner, &target.placement);
+        if (target.member, new.segment) != (owner.member, owner.memory) {
+            return;
+        }
+        let overlaps = |old: &Placement| old.all().any(|a| new.all().any(|b| a.overlaps(b)));
+        self.held
+            .retain(|_, holding| !holding.placement.as_ref().is_some_and(overlaps));
+    }
+
     fn forget(&mut self, ticket: Ticket) {
         self.in_flight.remove(&ticket);
         self.owner.disk.remove(&ticket);
@@ -99,6 +139,7 @@ impl Node {
         match effect {
             Effect::Committed { holding, .. } => {
                 let ticket = holding.version.ticket;
+                self.held.insert(ticket, (*holding).clone());
                 let new = Holding {
                     placement: None,
                     ..*holding
@@ -115,6 +156,7 @@ impl Node {
                 }
             }
             Effect::Retired { ticket, .. } => {
+                self.held.remove(&ticket);
                 match dice.below(2) {
                     0 => self.finish_offload(ticket),
                     _ => drop(self.in_flight.remove(&ticket)),
@@ -179,6 +221,7 @@ impl History {
             write_release: Duration::from_millis(2000),
             offload: modes[seed as usize % 3],
             offload_patience: Duration::from_millis(300),
+            member_ttl: TTL,
             high_watermark: 1.0,
             seed,
             ..Config::default()
@@ -187,11 +230,16 @@ impl History {
             owner: Owner::blank(number),
             stage: Stage::Away,
             effects: VecDeque::new(),
+            held: BTreeMap::new(),
+            is_good: false,
+            offered: 0,
             in_flight: BTreeMap::new(),
             outbox: VecDeque::new(),
         });
+        let mut rig = rig(config);
+        rig.catalog.expect_memory(rig.now);
         Self {
-            rig: rig(config),
+            rig,
             dice: Dice::new(seed),
             nodes: nodes.collect(),
             records: Vec::new(),
@@ -298,6 +346,9 @@ impl History {
             ..Wish::default()
         };
         if let Ok(PutAnswer::Granted(grant)) = self.rig.start_wish(text, len, &wish) {
+            for target in grant.targets.as_slice() {
+                self.nodes.iter_mut().for_each(|node| node.write(target));
+            }
             self.open.push((text.to_owned(), grant));
         }
     }
@@ -368,10 +419,12 @@ impl History {
     fn restart(&mut self) {
         self.adopted += self.rig.catalog.stats().adopted;
         next_life(&mut self.rig, self.records.clone());
+        self.rig.catalog.expect_memory(self.rig.now);
         self.open.clear();
         self.scan = None;
         self.ghosts.clear();
         for node in &mut self.nodes {
+            node.is_good = node.stage != Stage::Away;
             node.stage = Stage::Away;
             node.outbox.clear();
             node.effects.clear();
@@ -379,7 +432,7 @@ impl History {
     }
 
     /// Everything arrives: what is on disk then is what can be read, and nothing is owed.
-    fn settle(mut self) -> u64 {
+    fn settle(mut self) -> (u64, u64) {
         while !self.open.is_empty() {
             self.end();
         }
@@ -419,19 +472,24 @@ impl History {
         let stats = self.rig.catalog.stats();
         let owed = (stats.debts, stats.key_debts, stats.directories_absent);
         assert_eq!(owed, (0, 0, 0));
-        self.adopted + stats.adopted
+        let offered = self.nodes.iter().map(|node| node.offered).sum();
+        (self.adopted + stats.adopted, offered)
     }
 }
 
 #[test]
 fn no_dead_version_is_ever_readable_again() {
-    let mut adopted = 0;
+    let (mut adopted, mut offered) = (0, 0);
     for seed in 0..24 {
         let mut history = History::new(seed);
         for _ in 0..4000 {
             history.step();
         }
-        adopted += history.settle();
+        let (both, memory) = history.settle();
+        (adopted, offered) = (adopted + both, offered + memory);
     }
-    assert!(adopted > 1000, "the histories adopt: {adopted}");
+    assert!(
+        adopted > 1000 && offered > 100,
+        "the histories adopt: {adopted}, of them {offered} from memory"
+    );
 }

@@ -3,7 +3,7 @@
 use super::{MS, Rig};
 use crate::{
     catalog::{Catalog, Config},
-    command::{Effect, Keep, MemberOffer, OwnedTags, SegmentOffer},
+    command::{Effect, Keep, MemberOffer, OwnedTags, SegmentOffer, Stock},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
     record::Record,
 };
@@ -85,26 +85,29 @@ impl Owner {
 
     /// Comes as another incarnation: its memory is empty, its directory as it was.
     pub(super) fn rejoin(&mut self, rig: &mut Rig, memory: u64) {
+        self.come(rig, memory, Stock::Fresh);
+        self.mount(rig).unwrap();
+        self.snapshot_memory(rig);
+    }
+
+    /// Comes as another incarnation with its memory alone.
+    pub(super) fn come(&mut self, rig: &mut Rig, memory: u64, stock: Stock) {
         let offer = MemberOffer {
             in_process: true,
             feed: true,
             ..MemberOffer::default()
         };
         self.member = rig.catalog.join(rig.now, &offer).unwrap();
-        let offer = |name: String, keep| SegmentOffer {
-            name: name.into(),
+        let offer = SegmentOffer {
+            name: format!("memory-{}-{}", self.directory, self.member).into(),
             capacity: ByteCount(memory),
             highest_era: Era(0),
-            keep,
+            keep: Keep::Delegated,
+            stock,
         };
-        let name = format!("memory-{}-{}", self.directory, self.member);
-        self.memory = rig
-            .catalog
-            .mount(rig.now, self.member, &offer(name, Keep::Delegated))
-            .unwrap();
-        self.mount(rig).unwrap();
+        let mounted = rig.catalog.mount(rig.now, self.member, &offer);
+        self.memory = mounted.unwrap();
         (self.told, self.told_memory) = ((0, 0), (0, 0));
-        self.snapshot_memory(rig);
     }
 
     pub(super) fn mount(&mut self, rig: &mut Rig) -> Result<(), Error> {
@@ -115,6 +118,7 @@ impl Owner {
             keep: Keep::Owned {
                 directory: self.directory,
             },
+            stock: Default::default(),
         };
         self.space = rig.catalog.mount(rig.now, self.member, &offer)?;
         Ok(())
@@ -168,18 +172,30 @@ impl Owner {
     }
 
     pub(super) fn snapshot_memory(&mut self, rig: &mut Rig) {
+        self.offer_memory(rig, Vec::new());
+    }
+
+    /// Tells what lies in memory, under the number that it has now.
+    pub(super) fn offer_memory(&mut self, rig: &mut Rig, mut held: Vec<Holding>) -> Vec<Verdict> {
+        for placement in held.iter_mut().filter_map(|h| h.placement.as_mut()) {
+            placement.segment = self.memory;
+        }
         self.told_memory = (self.told_memory.0 + 1, 0);
         let generation = self.told_memory.0;
-        let batches = [
-            LedgerBatch::Begin { generation },
-            LedgerBatch::Commit {
-                generation,
-                sequence: 0,
-            },
-        ];
-        for batch in batches {
-            self.tell(rig, self.memory, &batch).unwrap();
-        }
+        let begin = LedgerBatch::Begin { generation };
+        self.tell(rig, self.memory, &begin).unwrap();
+        let page = LedgerBatch::Page {
+            generation,
+            number: 0,
+            holdings: held,
+        };
+        let verdicts = self.tell(rig, self.memory, &page).unwrap().verdicts;
+        let commit = LedgerBatch::Commit {
+            generation,
+            sequence: 0,
+        };
+        self.tell(rig, self.memory, &commit).unwrap();
+        verdicts
     }
 
     pub(super) fn change(&mut self, rig: &mut Rig, changes: Vec<Change>) -> Vec<Verdict> {

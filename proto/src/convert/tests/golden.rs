@@ -135,6 +135,7 @@ fn member_calls() -> Vec<(&'static str, String)> {
         keep: Keep::Owned {
             directory: DirectoryId(0x0102),
         },
+        stock: Default::default(),
     };
     let unmount = wire::Unmount {
         member: 2,

@@ -187,6 +187,7 @@ impl Control {
                 capacity: ByteCount(capacity),
                 highest_era: Era(era),
                 keep: Keep::Delegated,
+                stock: Default::default(),
             };
             let name = offer.name.clone();
             let mounted = call(&self.sim, self.me, move |world| world.mount(member, &offer));

@@ -2,7 +2,7 @@
 
 use super::super::world::Sim;
 use std::fmt;
-use ziggurat_base::{Error, MemberId, checksum::Summer};
+use ziggurat_base::{Error, MemberId, Placement, Ticket, checksum::Summer};
 use ziggurat_engine::{
     command::Answer,
     port::{Access, ReadOp, ReadSums},
@@ -25,6 +25,16 @@ impl Lender for Memory {
     fn member(&self) -> MemberId {
         let member = self.sim.with(|world| world.nodes[self.index].member);
         member.unwrap_or(MemberId(0))
+    }
+
+    fn holds(&self, ticket: Ticket, placement: &Placement) -> bool {
+        let extents: Vec<_> = placement.all().collect();
+        let segment = placement.segment;
+        self.sim.with(|world| {
+            world.nodes[self.index]
+                .shelf
+                .owns(ticket, segment, &extents)
+        })
     }
 
     fn read(&self, op: &mut ReadOp<'_>) -> Answer<ReadSums> {

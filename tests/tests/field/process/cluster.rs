@@ -4,7 +4,8 @@
 use super::{party::Party, proxy::Proxy};
 use std::{
     collections::BTreeMap,
-    time::{Duration, Instant},
+    path::Path,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use ziggurat_base::{Code, Error, Result};
 use ziggurat_store::{ConnectOptions, Force, PutOptions, Store};
@@ -46,6 +47,8 @@ pub(crate) struct NodeWish<'a> {
     /// What clients go through to reach it.
     pub(crate) proxy: Option<&'a Proxy>,
     pub(crate) grace_ms: u64,
+    /// Its directory on SSD.
+    pub(crate) ssd: Option<&'a Path>,
 }
 
 impl<'a> NodeWish<'a> {
@@ -58,6 +61,7 @@ impl<'a> NodeWish<'a> {
             listen: None,
             proxy: None,
             grace_ms: 0,
+            ssd: None,
         }
     }
 
@@ -73,6 +77,10 @@ impl<'a> NodeWish<'a> {
 /// See the module.
 pub(crate) struct Cluster {
     pub(crate) master: Party,
+    /// The second in which it had started at the latest.
+    started: u64,
+    /// What a master in its place is started with.
+    arguments: Vec<String>,
     address: String,
     nodes: BTreeMap<String, (Party, String)>,
 }
@@ -80,7 +88,12 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// A master without nodes.
     pub(crate) async fn start(spans: Spans) -> Self {
-        let arguments = [
+        Self::keeping(spans, None).await
+    }
+
+    /// The same, with a state directory.
+    pub(crate) async fn keeping(spans: Spans, state: Option<&Path>) -> Self {
+        let mut arguments = vec![
             "master".to_owned(),
             format!("--lease-ms={}", spans.lease_ms),
             format!("--ttl-ms={}", spans.ttl_ms),
@@ -88,13 +101,34 @@ impl Cluster {
             format!("--release-ms={}", spans.release_ms),
             format!("--watermark={}", spans.watermark),
         ];
+        arguments.extend(state.map(|dir| format!("--state-dir={}", dir.display())));
         let mut master = Party::start(&arguments);
         let address = text(&master.line().await["address"]);
+        arguments.push(format!("--listen={address}"));
         Self {
             master,
+            started: second(),
+            arguments,
             address,
             nodes: BTreeMap::new(),
         }
+    }
+
+    /// `kill -9` for the master, and another one at its place.
+    pub(crate) async fn restart_master(&mut self) {
+        self.master.kill();
+        self.start_master().await;
+    }
+
+    /// A master at the place of one that was killed. Without a state directory its era is the second in which it starts,
+    /// which has to be a later one.
+    pub(crate) async fn start_master(&mut self) {
+        while second() <= self.started {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        self.master = Party::start(&self.arguments);
+        assert_eq!(text(&self.master.line().await["address"]), self.address);
+        self.started = second();
     }
 
     /// A master with nodes of `mib` MiB.
@@ -119,6 +153,10 @@ impl Cluster {
         arguments.extend(wish.listen.as_ref().map(|at| format!("--listen={at}")));
         let advertised = wish.proxy.map(Proxy::address);
         arguments.extend(advertised.map(|at| format!("--advertise={at}")));
+        let ssd = wish
+            .ssd
+            .map(|dir| format!("--ssd={}:256MiB", dir.display()));
+        arguments.extend(ssd);
         let mut node = Party::start(&arguments);
         let address = text(&node.line().await["address"]);
         if let Some(proxy) = wish.proxy {
@@ -210,6 +248,12 @@ impl Cluster {
             "the master ends in order"
         );
     }
+}
+
+/// The second that it is, by the clock of the machine.
+fn second() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("the clock is set").as_secs()
 }
 
 fn text(value: &serde_json::Value) -> String {

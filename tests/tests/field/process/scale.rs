@@ -102,6 +102,7 @@ async fn objects_and_segments_cost_the_master_little() -> Result<()> {
         capacity: ByteCount::gib(1024),
         highest_era: Era(0),
         keep: Keep::Delegated,
+        stock: Default::default(),
     };
     let before = cluster.master.resident();
     session.mount(joined.member, &segment).await?;

@@ -88,6 +88,7 @@ impl Bench {
                 capacity: ByteCount(capacity as u64),
                 highest_era: Era(0),
                 keep: Keep::Delegated,
+                stock: Default::default(),
             };
             catalog.mount(now, member, &offer)
         };
