@@ -172,6 +172,8 @@ pub struct Catalog {
     effects: Vec<Effect>,
     evicting: bool,
     last_tick: Timestamp,
+    /// When the loads of disks were last halved.
+    loads_cooled: Timestamp,
     stats: Stats,
     seen: Seen,
 }
@@ -212,6 +214,7 @@ impl Catalog {
             effects: Vec::new(),
             evicting: false,
             last_tick: Timestamp::ZERO,
+            loads_cooled: Timestamp::ZERO,
             stats: Stats::default(),
             seen: Seen::default(),
         }

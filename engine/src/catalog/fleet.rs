@@ -2,7 +2,7 @@
 
 use super::ledger::Ledger;
 use crate::{
-    command::{Keep, SegmentStat, Stock, Target},
+    command::{Keep, SegmentStat, Stock, Target, Targets},
     place,
     replica::{Replica, ReplicaEvent},
     segment::{Segment, SegmentEvent},
@@ -65,6 +65,8 @@ pub(crate) struct Slot {
     /// Bytes offered, and bytes stored, when the owner allocates.
     offered: u64,
     pub(crate) stored: u64,
+    /// Bytes that readers were sent to an owned segment for, lately: it counts half after a second.
+    pub(crate) load: u64,
     /// What its owner has told of it.
     pub(crate) ledger: Ledger,
     /// Whether a snapshot under way is about to replace this view of the segment.
@@ -90,6 +92,11 @@ impl Slot {
             Keep::Delegated => None,
             Keep::Owned { directory } => Some(directory),
         }
+    }
+
+    /// What ranks it among those that hold the same version: memory first, then the disk that has least to do.
+    fn rank(&self) -> (bool, u64) {
+        (self.is_owned(), self.load)
     }
 
     /// Whether its owner has yet to tell what an earlier life has put here.
@@ -244,6 +251,7 @@ impl Fleet {
             space: kind.build(delegated),
             offered: mounting.capacity,
             stored: 0,
+            load: 0,
             ledger: Ledger::default(),
             is_old: false,
             retired: BTreeMap::new(),
@@ -522,6 +530,30 @@ impl Fleet {
                 check: record.check,
             },
         }
+    }
+
+    /// Whether any owner allocates.
+    pub(crate) fn has_owned(&self) -> bool {
+        !self.owned.is_empty()
+    }
+
+    /// Some replicas as clients see them, best first.
+    pub(crate) fn ranked<'a>(&self, records: impl Iterator<Item = &'a ReplicaRecord>) -> Targets {
+        let mut records: Vec<_> = records.collect();
+        records.sort_by_key(|record| self.slot(record.slot).rank());
+        records.into_iter().map(|r| self.target(r)).collect()
+    }
+
+    /// A reader was sent to a segment.
+    pub(crate) fn note_load(&mut self, id: SegmentId, bytes: u64) {
+        if let Some(slot) = self.find(id).filter(|slot| self.slot(*slot).is_owned()) {
+            self.slot_mut(slot).load += bytes;
+        }
+    }
+
+    /// What readers were sent for counts less as time goes by.
+    pub(crate) fn cool_loads(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|s| s.load /= 2);
     }
 
     /// The longest free extent of any segment that takes objects.

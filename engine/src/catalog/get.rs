@@ -125,6 +125,11 @@ impl Catalog {
         let Some(replicas) = self.readable_targets(row) else {
             return self.unreadable(now, row).map(|()| None);
         };
+        let best = replicas.as_slice().first();
+        if let Some(best) = best.filter(|_| self.fleet.has_owned()) {
+            let len = self.table.head(row).len;
+            self.fleet.note_load(best.placement.segment, len);
+        }
         let until = now.after(self.config.lease);
         let head = self.table.head_mut(row);
         let mut lease = head.lease();
@@ -176,7 +181,7 @@ impl Catalog {
                     .iter()
                     .filter(|r| r.state == Replica::Readable);
                 let serving = readable.filter(|r| self.fleet.slot(r.slot).serves());
-                let targets: Targets = serving.map(|r| self.fleet.target(r)).collect();
+                let targets = self.fleet.ranked(serving);
                 (!targets.as_slice().is_empty()).then_some(targets)
             }
         }

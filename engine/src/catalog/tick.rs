@@ -17,6 +17,9 @@ const STALL_SHARE: u32 = 4;
 /// Steps that giving up one write counts for: it looks at a dozen places that may lie anywhere in memory.
 const EXPIRY_STEPS: u32 = 4;
 
+/// What readers were sent to a disk for counts half after so long.
+const LOAD_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a tick has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticked {
@@ -40,6 +43,7 @@ impl Catalog {
         self.sweep(now, &mut steps);
         self.lapse_offloads(now, || steps.take());
         self.end_expecting(now);
+        self.cool_loads(now);
         self.directories.settle(|| steps.take());
         self.feed_again(&mut steps);
         self.relieve(now, &mut steps);
@@ -53,6 +57,13 @@ impl Catalog {
             self.members.forgive(gap);
         }
         self.last_tick = self.last_tick.max(now);
+    }
+
+    fn cool_loads(&mut self, now: Timestamp) {
+        if now.since(self.loads_cooled) >= LOAD_PAUSE {
+            self.loads_cooled = now;
+            self.fleet.cool_loads();
+        }
     }
 
     fn finish_unmounts(&mut self, now: Timestamp) {

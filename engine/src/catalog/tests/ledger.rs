@@ -646,3 +646,42 @@ fn what_an_owner_dropped_is_gone() {
     let stats = rig.catalog.stats();
     assert_eq!((stats.dropped, stats.owned_replicas), (1, 0));
 }
+
+#[test]
+fn of_several_disks_the_one_with_least_to_do_is_read_first() {
+    let mut rig = rig(unkept());
+    let mut owners = [1, 2].map(|number| Owner::join(&mut rig, number, 1 << 20));
+    for owner in &mut owners {
+        owner.snapshot(&mut rig);
+    }
+    let wish = Wish {
+        replicas: 2,
+        ..Wish::default()
+    };
+    for key in ["a", "b"] {
+        let PutAnswer::Granted(grant) = rig.start_wish(key, 1000, &wish).unwrap() else {
+            panic!("{key} is new");
+        };
+        rig.end(grant.ticket).unwrap();
+        for owner in &mut owners {
+            assert!(owner.take_over(&mut rig, key, grant.ticket, 1000));
+        }
+    }
+    let segments = |rig: &mut Rig, key: &str| {
+        let grant = rig.locate(key).unwrap().unwrap();
+        let targets = grant.replicas.as_slice().iter();
+        targets.map(|t| t.placement.segment).collect::<Vec<_>>()
+    };
+    let spaces = owners.each_ref().map(|owner| owner.space);
+    let in_memory = segments(&mut rig, "a");
+    assert_eq!(in_memory[2..], spaces, "memory comes first");
+    for owner in &owners {
+        rig.catalog
+            .unmount(rig.now, owner.member, owner.memory, Duration::ZERO)
+            .unwrap();
+    }
+    rig.pass(1);
+    assert_eq!(segments(&mut rig, "a"), spaces);
+    assert_eq!(segments(&mut rig, "b"), [spaces[1], spaces[0]]);
+    assert_eq!(segments(&mut rig, "b"), spaces, "both have as much to do");
+}
