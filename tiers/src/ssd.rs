@@ -274,10 +274,8 @@ impl State {
     }
 
     /// Notes that a version may be found in a file, whatever becomes of its write.
-    fn intend(&mut self, file: u32, records: &[Record]) {
-        for record in records {
-            self.shadows.entry(record.ticket).or_default().insert(file);
-        }
+    fn intend(&mut self, file: u32, ticket: Ticket) {
+        self.shadows.entry(ticket).or_default().insert(file);
     }
 
     /// Drops a version from the index: every place that needs a tombstone, and the news if it was held.

@@ -267,15 +267,16 @@ impl SsdTier {
         // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
         let placed = self.place(plan.total, plan.footer, origin).await?;
         let _under_way = UnderWay(&placed.file);
-        self.lock().intend(placed.file.number, &plan.records);
+        let wanted = self.intend(&placed.file, &plan.records, origin);
         let mut buffer = self.disk.pool().take(plan.total as usize).await?;
         let mut results = Vec::with_capacity(items.len());
         let mut end = plan.headers;
-        for (item, record) in items.iter_mut().zip(&mut plan.records) {
+        for ((item, record), wanted) in items.iter_mut().zip(&mut plan.records).zip(wanted) {
             let payload = record.at as usize..(record.at + record.stored_len) as usize;
             buffer[end as usize..payload.start].fill(0);
             end = payload.end as u64;
-            results.push(fill(item, record, &mut buffer[payload]));
+            let into = &mut buffer[payload];
+            results.push(wanted.and_then(|()| fill(item, record, into)));
         }
         buffer[end as usize..].fill(0);
         // What could not be filled is left out of the headers; a batch without records tells a later scan how long it is.
@@ -301,8 +302,11 @@ impl SsdTier {
         let placed = self.place(plan.total, plan.footer, origin).await?;
         let _under_way = UnderWay(&placed.file);
         plan.settle(placed.at);
-        self.lock().intend(placed.file.number, &plan.records);
-        let filled = self.pour(item, &mut plan.records[0], &placed).await?;
+        let wanted = self.intend(&placed.file, &plan.records, origin);
+        let filled = match wanted.into_iter().collect::<Result<()>>() {
+            Ok(()) => self.pour(item, &mut plan.records[0], &placed).await?,
+            Err(error) => Err(error),
+        };
         if filled.is_err() {
             // The place is taken: a batch without records tells a later scan how long it is.
             plan.records.clear();
@@ -393,6 +397,21 @@ impl SsdTier {
             return Ok(());
         }
         placed.file.commit(placed.at).await
+    }
+
+    /// Notes that versions may be found in a file from now on, whatever becomes of the write; by position, which are. Of
+    /// what was discarded since it was chosen for a copy nothing may be written: its tombstones do not name this file.
+    fn intend(&self, file: &LogFile, records: &[Record], origin: Origin) -> Vec<Result<()>> {
+        let mut state = self.lock();
+        let intended = records.iter().map(|record| {
+            if origin == Origin::Cleaner && state.holdings.find(record.ticket).is_none() {
+                let what = "the version was discarded before it could be copied";
+                return Err(Error::new(Code::ReplicaIsGone, what));
+            }
+            state.intend(file.number, record.ticket);
+            Ok(())
+        });
+        intended.collect()
     }
 
     /// Takes records on that are as persistent as they are meant to be.

@@ -230,7 +230,13 @@ impl SsdTier {
             return Ok(());
         }
         let append = self.append_copies(&mut items);
-        append.await.into_iter().collect::<Result<()>>()?;
+        for answer in append.await {
+            match answer {
+                // Discarded meanwhile: no reason to stop.
+                Err(error) if error.code() == Code::ReplicaIsGone => {}
+                answer => answer?,
+            }
+        }
         let mut state = self.lock();
         for Copied { held, .. } in &copies {
             let warmth = match self.options.policy {

@@ -4,10 +4,19 @@
 use super::rig::{Object, Rig, options};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::atomic::{AtomicU64, Ordering},
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
-use ziggurat_base::{ByteCount, Ticket, hash::Dice};
-use ziggurat_io::mem::{Fault, MemDisk, Op, Verdict};
+use ziggurat_base::{ByteCount, Clock, Job, Ticket, Timestamp, hash::Dice};
+use ziggurat_io::{
+    Pool,
+    mem::{Fault, MemDisk, MemOptions, Op, Verdict},
+};
 use ziggurat_tiers::ssd::{Durability, News, Options};
 
 /// What the caller of the tier knows.
@@ -239,4 +248,63 @@ fn a_failed_sync_is_never_made_good_by_a_later_one() {
         );
         assert_eq!(again.get(&after).unwrap(), after.payload());
     }
+}
+
+/// Time that stands still until it is let go on.
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<AtomicBool>);
+
+impl Clock for Gate {
+    fn now(&self) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn sleep_until(&self, _at: Timestamp) -> Job<'static, ()> {
+        let open = Arc::clone(&self.0);
+        Box::pin(poll_fn(move |_| match open.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
+    }
+}
+
+#[test]
+fn what_is_discarded_before_its_copy_is_written_stays_dead() {
+    let gate = Gate::default();
+    let pool = Pool::new(24 << 20).expect("the machine has the memory");
+    let disk = MemDisk::new(
+        &pool,
+        MemOptions {
+            clock: Some(Arc::new(gate.clone())),
+            ..MemOptions::default()
+        },
+    );
+    let rig = Rig::on(disk, options()).expect("an empty disk can be opened");
+    let objects: Vec<_> = (1..=40).map(|ticket| Object::new(ticket, 50_000)).collect();
+    assert!(
+        rig.append(&objects)
+            .into_iter()
+            .all(|answer| answer.is_ok())
+    );
+    let dead: Vec<_> = (3..=40).map(Ticket).collect();
+    pollster::block_on(rig.tier.discard(&dead)).unwrap();
+    // The copies of the two that are left need a file, which takes its time.
+    pollster::block_on(rig.tier.seal_all());
+    rig.disk.set_hook(|attempt| Verdict {
+        fault: None,
+        delay: Duration::from_millis(u64::from(attempt.op == Op::Create)),
+    });
+    let mut cleaning = Box::pin(rig.tier.tend());
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(cleaning.as_mut().poll(&mut context).is_pending());
+    pollster::block_on(rig.tier.discard(&[Ticket(1)])).unwrap();
+    gate.0.store(true, Ordering::Relaxed);
+    pollster::block_on(cleaning).unwrap();
+    assert_eq!(rig.tier.stats().copied, 1);
+    let rig = rig.restart();
+    assert!(
+        rig.get(&objects[0]).is_err(),
+        "it was acknowledged as forgotten"
+    );
+    assert_eq!(rig.get(&objects[1]).unwrap(), objects[1].payload());
 }
