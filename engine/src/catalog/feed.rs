@@ -294,7 +294,9 @@ impl Catalog {
                 self.push_discard(slot, ticket);
             }
         }
-        if self.records(row).iter().any(|r| self.outlives(r.slot)) {
+        // What lies in memory that is lost already is nobody's to acknowledge.
+        let may_come = |slot| self.outlives(slot) && self.fleet.slot(slot).serves();
+        if self.records(row).iter().any(|r| may_come(r.slot)) {
             self.directories.owe(MEMORY, ticket);
         }
         self.tell_retired(row, Retirement::Dead, |_| true);

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     catalog::{Config, Matcher, Retiring},
     command::{Force, ScanAction, Stock},
-    ledger::{Holding, Verdict},
+    ledger::{Change, Holding, Verdict},
     record::Record,
 };
 use ziggurat_base::{Code, Extent, Extents, Placement, Ticket};
@@ -294,4 +294,24 @@ fn a_version_in_memory_and_on_disk_has_both_replicas_again() {
         [owner.memory, owner.space],
         "memory is read first"
     );
+}
+
+#[test]
+fn a_removal_owes_nothing_to_memory_that_is_lost() {
+    let (mut rig, mut owner) = rig(Records::Kept);
+    owner.mount(&mut rig).unwrap();
+    owner.snapshot(&mut rig);
+    let ticket = put(&mut rig, "a", 100).version.ticket;
+    assert!(owner.take_over(&mut rig, "a", ticket, 100));
+    // Another process of the same node: its memory is empty, its directory is not.
+    let before = owner.member;
+    owner.come(&mut rig, MEMORY, Stock::Fresh);
+    rig.catalog.leave(before);
+    owner.mount(&mut rig).unwrap();
+    owner.told = (0, 0);
+    assert_eq!(owner.snapshot(&mut rig), [Verdict::Taken]);
+    rig.remove("a", Force::No).unwrap();
+    assert_eq!(rig.catalog.stats().debts, 1, "that of the directory");
+    owner.change(&mut rig, vec![Change::Forgotten(ticket)]);
+    assert_eq!(rig.catalog.stats().debts, 0);
 }
