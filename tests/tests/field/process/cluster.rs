@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use ziggurat_base::{Code, Error, Result};
+use ziggurat_engine::command::Keep;
 use ziggurat_store::{ConnectOptions, Force, PutOptions, Store};
 
 /// Whatever is bound to happen happens within this time, also on a machine that is busy with other things.
@@ -49,6 +50,8 @@ pub(crate) struct NodeWish<'a> {
     pub(crate) grace_ms: u64,
     /// Its directory on SSD.
     pub(crate) ssd: Option<&'a Path>,
+    /// What it may take of it.
+    pub(crate) ssd_mib: u64,
 }
 
 impl<'a> NodeWish<'a> {
@@ -62,6 +65,15 @@ impl<'a> NodeWish<'a> {
             proxy: None,
             grace_ms: 0,
             ssd: None,
+            ssd_mib: 256,
+        }
+    }
+
+    /// The same with a directory on SSD.
+    pub(crate) fn on(self, disk: &'a Path) -> Self {
+        Self {
+            ssd: Some(disk),
+            ..self
         }
     }
 
@@ -103,7 +115,7 @@ impl Cluster {
         ];
         arguments.extend(state.map(|dir| format!("--state-dir={}", dir.display())));
         let mut master = Party::start(&arguments);
-        let address = text(&master.line().await["address"]);
+        let address = address_of(&master.line().await);
         arguments.push(format!("--listen={address}"));
         Self {
             master,
@@ -127,7 +139,7 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.master = Party::start(&self.arguments);
-        assert_eq!(text(&self.master.line().await["address"]), self.address);
+        assert_eq!(address_of(&self.master.line().await), self.address);
         self.started = second();
     }
 
@@ -155,10 +167,10 @@ impl Cluster {
         arguments.extend(advertised.map(|at| format!("--advertise={at}")));
         let ssd = wish
             .ssd
-            .map(|dir| format!("--ssd={}:256MiB", dir.display()));
+            .map(|dir| format!("--ssd={}:{}MiB", dir.display(), wish.ssd_mib));
         arguments.extend(ssd);
         let mut node = Party::start(&arguments);
-        let address = text(&node.line().await["address"]);
+        let address = address_of(&node.line().await);
         if let Some(proxy) = wish.proxy {
             proxy.aim(&address);
         }
@@ -230,11 +242,12 @@ impl Cluster {
         eventually("the accounting returns to its base", async || {
             let stats = store.stats().await.expect("the master answers");
             let segments = store.segments().await.expect("the master answers");
-            let capacity: u64 = segments.iter().map(|s| s.capacity.0).sum();
+            let given = segments.iter().filter(|s| s.keep == Keep::Delegated);
+            let (count, capacity) = given.fold((0, 0), |(n, all), s| (n + 1, all + s.capacity.0));
             let held: u64 = segments.iter().map(|s| s.used.0 + s.replicas).sum();
             let objects = stats.objects + stats.extents + stats.used + held;
             let writes = stats.writes_open + stats.writes_closing;
-            (objects, writes, segments.len()) == (0, 0, nodes) && stats.capacity == capacity
+            (objects, writes, count) == (0, 0, nodes) && stats.capacity == capacity
         })
         .await;
         store.close().await;
@@ -256,8 +269,12 @@ fn second() -> u64 {
     since.expect("the clock is set").as_secs()
 }
 
-fn text(value: &serde_json::Value) -> String {
-    value.as_str().expect("an address").to_owned()
+/// Where a party listens, by the first line that it tells.
+fn address_of(line: &serde_json::Value) -> String {
+    let address = line["address"].as_str();
+    address
+        .unwrap_or_else(|| panic!("it did not start: {line}"))
+        .to_owned()
 }
 
 /// Polls until `is_so`.

@@ -130,6 +130,13 @@ impl Party {
         kib.map(|kib: u64| kib << 10).expect("a number of kB")
     }
 
+    /// Files, sockets and the like that it has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id()));
+        open.expect("a child that was not reaped has a list")
+            .count()
+    }
+
     fn status(&self, field: &str) -> String {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("a child that was not reaped has a status");

@@ -87,13 +87,7 @@ async fn memory_is_readable_again_after_the_death_of_its_master() -> Result<()> 
 
 /// Puts objects until all of them are on SSD, and ends their node; the node's memory is gone with it.
 async fn only_on_ssd(cluster: &mut Cluster, disk: &Path) -> Result<Store> {
-    let ssd = Some(disk);
-    cluster
-        .add(&NodeWish {
-            ssd,
-            ..NodeWish::new("n", 128)
-        })
-        .await;
+    cluster.add(&NodeWish::new("n", 128).on(disk)).await;
     let store = cluster.connect().await;
     put_all(&store, KEYS).await?;
     eventually("the last object is on SSD", async || {
@@ -140,13 +134,8 @@ async fn exactly_the_others_are_read(when: When) -> Result<()> {
         let _removed = store.remove(key(number), Force::Yes).await;
     }
     cluster.restart_master().await;
-    let ssd = Some(disk.path());
-    cluster
-        .add(&NodeWish {
-            ssd,
-            ..NodeWish::new("n", 128)
-        })
-        .await;
+    let node = NodeWish::new("n", 128).on(disk.path());
+    cluster.add(&node).await;
     let store = cluster.connect().await;
     objects(&store, KEYS / 2).await;
     assert_there(&store, KEYS, |number| number >= KEYS / 2).await?;
