@@ -4,17 +4,22 @@
 //! speaks to the partition through [`MemberApi`]. Objects come by the feed of the partition and leave it as records; nothing
 //! here decides what is kept, that is the catalog's and the tier's.
 
+mod feed;
 mod inventory;
 
 use crate::{lender::Lender, signal::Signal};
+use feed::{Feed, Room, Turn};
 use futures_util::future::{Either, join_all, select, select_all};
 use inventory::{Disk, Judged, Memory};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
-use tracing::warn;
+use tracing::{info, warn};
 use ziggurat_base::{
     ByteCount, Clock, Code, Crc32, Era, Error, Job, MemberId, Result, SegmentId, Ticket,
     checksum::table_len,
@@ -28,7 +33,7 @@ use ziggurat_engine::{
         teller::{Note, Teller},
     },
 };
-use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Item, News, Source, SsdTier};
+use ziggurat_tiers::ssd::{Item, News, PATIENCE, Source, SsdTier};
 
 /// Appends under way to one directory. All that have landed while a sync went on are covered by the next: enough of them
 /// keep the disk writing meanwhile.
@@ -51,6 +56,8 @@ struct Here {
     directory: Directory,
     segment: Mutex<Option<SegmentId>>,
     stream: Stream,
+    /// It takes nothing for now, and that has been said.
+    is_closed: AtomicBool,
 }
 
 /// One segment's end of the ledger.
@@ -84,23 +91,6 @@ impl Stream {
     }
 }
 
-/// Objects of the node's memory.
-#[derive(Debug, Default)]
-struct Feed {
-    /// What lies in memory, by version.
-    held: BTreeMap<Ticket, Holding>,
-    /// What is to be taken over, in order.
-    queue: VecDeque<Ticket>,
-    /// What is being taken over.
-    under_way: BTreeSet<Ticket>,
-    /// What of it lay in the memory of an earlier incarnation.
-    earlier: BTreeSet<Ticket>,
-    /// What is not handed out any more, with its segment, until that is acknowledged.
-    retiring: Vec<(SegmentId, Ticket)>,
-    /// What the owner is asked to forget, by directory, until that is acknowledged.
-    discards: VecDeque<(SegmentId, Vec<Ticket>)>,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Keeper {
@@ -121,6 +111,7 @@ impl Keeper {
             directory,
             segment: Mutex::default(),
             stream: Stream::default(),
+            is_closed: AtomicBool::default(),
         };
         Self {
             lender,
@@ -246,9 +237,7 @@ impl Keeper {
     pub fn begin_memory(&self, segments: &[SegmentId]) {
         self.clear_streams();
         let mut feed = self.lock();
-        feed.retiring.clear();
-        feed.queue.clear();
-        feed.earlier = feed.under_way.clone();
+        feed.begin_anew();
         let is_kept = |holding: &Holding| {
             let placement = holding.placement.as_ref();
             placement.is_some_and(|placement| segments.contains(&placement.segment))
@@ -259,16 +248,7 @@ impl Keeper {
                 let mut tiers = self.tiers();
                 tiers.any(|tier| tier.look(|holdings| holdings.find(*ticket).is_some()))
             };
-            let Feed {
-                held,
-                queue,
-                under_way,
-                ..
-            } = &mut *feed;
-            let missing = held
-                .keys()
-                .filter(|t| !under_way.contains(*t) && !on_disk(t));
-            queue.extend(missing.copied());
+            feed.queue_missing(on_disk, &self.room());
         }
         drop(feed);
         self.work.raise();
@@ -301,13 +281,13 @@ impl Keeper {
                 }
                 let new = feed.held.insert(ticket, (**holding).clone()).is_none();
                 if new && self.eager && self.is_keeping() {
-                    feed.queue.push_back(ticket);
+                    feed.queue(ticket, holding.len, Turn::Last, &self.room());
                 }
             }
             Effect::Offload { ticket, .. } => {
-                let here = feed.held.contains_key(ticket) && !feed.under_way.contains(ticket);
-                if here && !feed.queue.contains(ticket) {
-                    feed.queue.push_front(*ticket);
+                let here = feed.held.get(ticket).map(|holding| holding.len);
+                if let Some(len) = here.filter(|_| !feed.is_queued(*ticket)) {
+                    feed.queue(*ticket, len, Turn::First, &self.room());
                 }
             }
             Effect::Retired {
@@ -335,8 +315,11 @@ impl Keeper {
 
     /// Everything that goes on whether the partition can be reached or not. Never completes.
     pub async fn work(&self, clock: &dyn Clock) {
-        let mut all: Vec<Job<'_, ()>> =
-            vec![Box::pin(self.retire()), Box::pin(self.discard(clock))];
+        let mut all: Vec<Job<'_, ()>> = vec![
+            Box::pin(self.retire()),
+            Box::pin(self.discard(clock)),
+            Box::pin(self.turn_away()),
+        ];
         for here in &self.directories {
             all.push(Box::pin(here.pump()));
             all.push(Box::pin(here.tend(clock)));
@@ -427,7 +410,7 @@ impl Keeper {
     pub async fn drained(&self) {
         let idle = || {
             let feed = self.lock();
-            (feed.queue.is_empty() && feed.under_way.is_empty()).then_some(())
+            feed.is_idle().then_some(())
         };
         self.duties.until(idle).await;
         for here in &self.directories {
@@ -458,12 +441,46 @@ impl Keeper {
                 .map(|(holding, source)| item(holding, source))
                 .collect();
             // What failed is told by the tier, as refused, once it is certain that no restart finds it.
-            for answer in here.directory.tier.append(&mut items).await {
-                if let Err(error) = answer
-                    && !matches!(error.code(), Code::ReplicaIsGone | Code::SegmentNotFound)
-                {
-                    warn!(segment = %here.directory.name, %error, "an object was not taken over");
+            let answers = here.directory.tier.append(&mut items).await;
+            here.log(&answers);
+            self.lock().end(&holdings, self.lender.member() == member);
+            self.work.raise();
+            self.duties.raise();
+        }
+    }
+
+    /// What the directories could take over in the time that objects may wait for their write budgets.
+    fn room(&self) -> Room {
+        let reach = |patience| {
+            let all = self.tiers().map(|tier| tier.reach(patience));
+            all.reduce(u64::saturating_add).unwrap_or(u64::MAX)
+        };
+        let now = reach(Duration::ZERO);
+        if now == u64::MAX {
+            return Room::ENDLESS;
+        }
+        Room {
+            now,
+            soon: reach(PATIENCE),
+            // The other half stays for what needs not wait, so that nobody who puts waits for a write budget.
+            waiting: self.lender.capacity().0 / 2,
+        }
+    }
+
+    /// Refuses what would have waited for a write budget for too long.
+    async fn turn_away(&self) {
+        loop {
+            let holdings = self.work.until(|| self.lock().load_turned_away()).await;
+            let member = self.lender.member();
+            if let Some(here) = self.directories.first() {
+                for holding in &holdings {
+                    let (ticket, names) = (holding.version.ticket, names(holding));
+                    here.directory.tier.turn_away(ticket, &names).await;
                 }
+                here.log(&[Err(Error::new(
+                    Code::UnableOffloading,
+                    "more comes than the write budget allows: raise ssd-write-budget, or put less",
+                ))]);
             }
             self.lock().end(&holdings, self.lender.member() == member);
             self.work.raise();
@@ -523,71 +540,6 @@ impl Keeper {
     }
 }
 
-impl Feed {
-    /// Takes the next objects for one append.
-    fn load(&mut self) -> Option<Vec<Holding>> {
-        let mut holdings = Vec::new();
-        let mut bytes = 0;
-        while holdings.len() < BATCH_OBJECTS
-            && let Some(ticket) = self.queue.front()
-        {
-            let Some(holding) = self.held.get(ticket) else {
-                // It was retired meanwhile.
-                self.queue.pop_front();
-                continue;
-            };
-            if !holdings.is_empty() && bytes + holding.len > BATCH_BYTES.0 {
-                break;
-            }
-            bytes += holding.len;
-            holdings.push(holding.clone());
-            self.under_way.insert(*ticket);
-            self.queue.pop_front();
-        }
-        (!holdings.is_empty()).then_some(holdings)
-    }
-
-    /// Takes what is to be forgotten and not on its way to disk: what the tier forgot before would arrive there after all.
-    fn discard(&mut self) -> Option<(SegmentId, Vec<Ticket>)> {
-        let Self {
-            discards,
-            under_way,
-            ..
-        } = self;
-        let has_landed = |tickets: &[Ticket]| !tickets.iter().any(|t| under_way.contains(t));
-        let ready = discards
-            .iter()
-            .position(|(_, tickets)| has_landed(tickets))?;
-        discards.remove(ready)
-    }
-
-    /// An append has ended. When the memory became another member's meanwhile, some of it could not be read, and is to be taken
-    /// over again.
-    fn end(&mut self, holdings: &[Holding], is_same_member: bool) {
-        for holding in holdings {
-            let ticket = holding.version.ticket;
-            self.under_way.remove(&ticket);
-            self.earlier.remove(&ticket);
-            if !is_same_member && self.held.contains_key(&ticket) {
-                self.queue.push_back(ticket);
-            }
-        }
-    }
-
-    /// Takes what is retired and not on its way to disk.
-    fn retired(&mut self) -> Option<Vec<(SegmentId, Ticket)>> {
-        let Self {
-            retiring,
-            under_way,
-            ..
-        } = self;
-        let ready: Vec<_> = retiring
-            .extract_if(.., |(_, ticket)| !under_way.contains(ticket))
-            .collect();
-        (!ready.is_empty()).then_some(ready)
-    }
-}
-
 impl Here {
     fn segment(&self) -> MutexGuard<'_, Option<SegmentId>> {
         self.segment.lock().unwrap_or_else(PoisonError::into_inner)
@@ -595,6 +547,28 @@ impl Here {
 
     fn is(&self, segment: SegmentId) -> bool {
         *self.segment() == Some(segment)
+    }
+
+    /// Says what was not taken over: object by object what is wrong with one, and once that nothing is taken for now.
+    fn log(&self, answers: &[Result<()>]) {
+        for answer in answers {
+            match answer.as_ref().map_err(|error| (error, error.code())) {
+                Ok(()) => {
+                    if self.is_closed.swap(false, Ordering::Relaxed) {
+                        info!(segment = %self.directory.name, "objects are taken over again");
+                    }
+                }
+                Err((_, Code::ReplicaIsGone | Code::SegmentNotFound)) => {}
+                Err((error, Code::UnableOffloading)) => {
+                    if !self.is_closed.swap(true, Ordering::Relaxed) {
+                        warn!(segment = %self.directory.name, %error, "objects are refused for now");
+                    }
+                }
+                Err((error, _)) => {
+                    warn!(segment = %self.directory.name, %error, "an object was not taken over");
+                }
+            }
+        }
     }
 
     /// Passes news of the tier on to the ledger.
@@ -649,19 +623,23 @@ fn note(news: News) -> Note {
     }
 }
 
-fn item<'a>(holding: &'a Holding, source: &'a mut InMemory<'_>) -> Item<'a> {
+fn names(holding: &Holding) -> Names<'_> {
     let tags = holding.tags.as_tags();
+    Names {
+        tenant: &holding.version.tenant,
+        key: holding.version.key.as_key(),
+        parent: tags.parent,
+        group: tags.group,
+    }
+}
+
+fn item<'a>(holding: &'a Holding, source: &'a mut InMemory<'_>) -> Item<'a> {
     Item {
-        names: Names {
-            tenant: &holding.version.tenant,
-            key: holding.version.key.as_key(),
-            parent: tags.parent,
-            group: tags.group,
-        },
+        names: names(holding),
         ticket: holding.version.ticket,
         len: holding.len,
         crc: holding.crc,
-        hint: tags.hint,
+        hint: holding.tags.hint,
         pinned: false,
         source,
     }

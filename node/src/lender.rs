@@ -1,7 +1,7 @@
 //! The memory that a keeper takes objects over from.
 
 use std::fmt;
-use ziggurat_base::{MemberId, Placement, Result, Ticket};
+use ziggurat_base::{ByteCount, MemberId, Placement, Result, Ticket};
 use ziggurat_engine::port::{ReadOp, ReadSums};
 use ziggurat_tiers::dram::DramTier;
 
@@ -9,6 +9,8 @@ use ziggurat_tiers::dram::DramTier;
 pub trait Lender: Send + Sync + fmt::Debug {
     /// The incarnation that serves the memory now.
     fn member(&self) -> MemberId;
+    /// Bytes of the memory.
+    fn capacity(&self) -> ByteCount;
     /// Reads a range. It is answered with success only when the version owned every byte from the first to the last.
     ///
     /// # Errors
@@ -21,6 +23,10 @@ pub trait Lender: Send + Sync + fmt::Debug {
 impl Lender for DramTier {
     fn member(&self) -> MemberId {
         Self::member(self)
+    }
+
+    fn capacity(&self) -> ByteCount {
+        Self::capacity(self)
     }
 
     fn read(&self, op: &mut ReadOp<'_>) -> Result<ReadSums> {

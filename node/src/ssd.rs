@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Clock, Code, DirectoryId, Error, Result};
 use ziggurat_engine::evict::PolicyKind;
 use ziggurat_io::{Pool, Report, Space, open::Options as DiskOptions};
-use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier};
+use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier, WriteBudget};
 
 /// The name of the file that tells two processes apart.
 pub(crate) const LOCK: &str = "lock";
@@ -114,6 +114,8 @@ pub struct SsdOptions {
     pub policy: PolicyKind,
     /// Bytes of the staging pool, which all directories share.
     pub staging: ByteCount,
+    /// How much may be written to each directory over time; without one as much as comes.
+    pub write_budget: Option<WriteBudget>,
     /// How the disks are driven.
     pub disk: DiskOptions,
 }
@@ -127,6 +129,7 @@ impl Default for SsdOptions {
             durability: tier.durability,
             policy: tier.policy,
             staging: ByteCount::mib(128),
+            write_budget: None,
             disk: DiskOptions::default(),
         }
     }
@@ -212,6 +215,7 @@ impl SsdOptions {
             file_bytes: self.file_bytes,
             durability: self.durability,
             policy: self.policy,
+            write_budget: self.write_budget,
             ..TierOptions::default()
         };
         let open = SsdTier::open(disk, Arc::clone(clock), options, fresh()?);

@@ -43,4 +43,4 @@ pub use ziggurat_node::{
     MemoryOptions, Node, NodeOptions, SsdOptions, SsdPath, memory::available_memory, offline,
 };
 pub use ziggurat_proto::hello::VERSIONS;
-pub use ziggurat_tiers::ssd::{Durability, offline::Placed};
+pub use ziggurat_tiers::ssd::{BudgetStats, Durability, WriteBudget, offline::Placed};

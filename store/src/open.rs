@@ -275,6 +275,7 @@ fn add(sum: TierStats, one: TierStats) -> TierStats {
         evicted: sum.evicted + one.evicted,
         discarded: sum.discarded + one.discarded,
         write_errors: sum.write_errors + one.write_errors,
+        budget: sum.budget + one.budget,
         full: sum.full || one.full,
     }
 }

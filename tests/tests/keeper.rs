@@ -26,7 +26,7 @@ use ziggurat_io::{
     mem::{Attempt, Fault, MemDisk, MemOptions, Op, Verdict},
 };
 use ziggurat_node::{Directory, Keeper, Lender};
-use ziggurat_tiers::ssd::{Options, SsdTier};
+use ziggurat_tiers::ssd::{Options, PATIENCE, SsdTier, WriteBudget};
 
 const MEMBER: MemberId = MemberId(7);
 const MEMORY: SegmentId = SegmentId(1);
@@ -68,6 +68,10 @@ impl Lender for Lent {
         MEMBER
     }
 
+    fn capacity(&self) -> ByteCount {
+        ByteCount(8 * PAYLOAD.len() as u64)
+    }
+
     fn read(&self, op: &mut ReadOp<'_>) -> Answer<ReadSums> {
         op.into.copy_from_slice(PAYLOAD);
         Ok(ReadSums {
@@ -92,6 +96,21 @@ impl Notes {
 
     fn has(&self, which: impl Fn(&LedgerBatch) -> bool) -> bool {
         self.lock().iter().any(which)
+    }
+
+    /// What became of versions that were fed, in the order in which it was told: whether each is on disk.
+    fn verdicts(&self) -> Vec<(Ticket, bool)> {
+        let mut told = Vec::new();
+        for batch in self.lock().iter() {
+            if let LedgerBatch::Delta { changes, .. } = batch {
+                told.extend(changes.iter().filter_map(|change| match change {
+                    Change::Present(holding) => Some((holding.version.ticket, true)),
+                    Change::Refused(version) => Some((version.ticket, false)),
+                    Change::Gone(_) | Change::Forgotten(_) => None,
+                }));
+            }
+        }
+        told
     }
 
     fn has_forgotten(&self) -> bool {
@@ -159,13 +178,17 @@ impl MemberApi for Notes {
 }
 
 fn committed() -> Effect {
+    committed_as(TICKET)
+}
+
+fn committed_as(ticket: Ticket) -> Effect {
     Effect::Committed {
         member: MEMBER,
         holding: Box::new(Holding {
             version: Version {
                 tenant: "default".into(),
                 key: ObjectKey::new("key").expect("short"),
-                ticket: TICKET,
+                ticket,
             },
             len: PAYLOAD.len() as u64,
             stored_len: PAYLOAD.len() as u64,
@@ -205,14 +228,18 @@ struct Stage {
 impl Stage {
     /// A keeper whose disk answers at once, but for what `hook` decides from now on.
     fn new(hook: impl FnMut(&Attempt<'_>) -> Verdict + Send + 'static) -> Self {
+        Self::with(options(), hook)
+    }
+
+    fn with(options: Options, hook: impl FnMut(&Attempt<'_>) -> Verdict + Send + 'static) -> Self {
         let clock = Hand::default();
         let pool = Pool::new(8 << 20).expect("the machine has the memory");
-        let options = MemOptions {
+        let simulated = MemOptions {
             clock: Some(Arc::new(clock.clone())),
             ..MemOptions::default()
         };
-        let disk = MemDisk::new(&pool, options);
-        let tier = Arc::new(open(&disk, &clock));
+        let disk = MemDisk::new(&pool, simulated);
+        let tier = Arc::new(open_as(&disk, &clock, options));
         disk.set_hook(hook);
         let directory = Directory {
             name: "directory".into(),
@@ -229,11 +256,18 @@ impl Stage {
     }
 }
 
-fn open(disk: &MemDisk, clock: &Hand) -> SsdTier {
-    let options = Options {
+fn options() -> Options {
+    Options {
         capacity: ByteCount::mib(16),
         ..Options::default()
-    };
+    }
+}
+
+fn open(disk: &MemDisk, clock: &Hand) -> SsdTier {
+    open_as(disk, clock, options())
+}
+
+fn open_as(disk: &MemDisk, clock: &Hand, options: Options) -> SsdTier {
     let disk = Arc::new(disk.clone());
     let opening = SsdTier::open(disk, Arc::new(clock.clone()), options, DirectoryId(1));
     let opened = now(pin!(opening)).expect("nothing takes its time");
@@ -333,4 +367,68 @@ fn what_could_not_be_forgotten_is_tried_again_without_being_asked() {
     stage.clock.pass(Duration::from_secs(1));
     now(all.as_mut());
     assert!(notes.has_forgotten());
+}
+
+#[test]
+fn what_the_write_budget_does_not_allow_is_told_at_once_and_little_memory_waits() {
+    // One object a batch, and no batch takes less than two pages.
+    let rate = ByteCount(1000);
+    let stage = Stage::with(
+        Options {
+            write_budget: Some(WriteBudget::PerSecond(rate)),
+            ..options()
+        },
+        |_| Verdict::default(),
+    );
+    let notes = Notes::default();
+    now(pin!(stage.keeper.mount(&notes, MEMBER)))
+        .unwrap()
+        .unwrap();
+    let mut all = pin!(join(
+        stage.keeper.work(&stage.clock),
+        stage.keeper.tell(&notes, MEMBER)
+    ));
+    now(all.as_mut());
+    let fed = |number: u64| Ticket(1 << 32 | (100 + number));
+    let mut count = 0;
+    // As long as the burst lasts nothing waits.
+    while stage.tier.reach(Duration::ZERO) > 0 {
+        stage.keeper.heed(&committed_as(fed(count)));
+        now(all.as_mut());
+        count += 1;
+        let first: Vec<_> = (0..count).map(|number| (fed(number), true)).collect();
+        assert_eq!(notes.verdicts(), first);
+    }
+    // Half of the memory may wait, which is worth four. The others are refused without a wait.
+    let stuck: Vec<_> = (count..count + 20).map(fed).collect();
+    stuck.iter().for_each(|ticket| {
+        stage.keeper.heed(&committed_as(*ticket));
+    });
+    now(all.as_mut());
+    let refused: Vec<_> = notes.verdicts().split_off(count as usize);
+    assert!(refused.iter().all(|(_, is_there)| !is_there), "{refused:?}");
+    assert_eq!(refused.len(), 16, "{refused:?}");
+    assert_eq!(stage.tier.stats().budget.refused, 16);
+    // What is wanted out of memory now does not wait either.
+    let wanted = refused[0].0;
+    stage.keeper.heed(&Effect::Offload {
+        member: MEMBER,
+        segment: MEMORY,
+        ticket: wanted,
+    });
+    now(all.as_mut());
+    assert_eq!(notes.verdicts().last(), Some(&(wanted, false)));
+    stage.clock.pass(PATIENCE);
+    now(all.as_mut());
+    let mut fates = notes.verdicts();
+    fates.retain(|(ticket, _)| *ticket != wanted);
+    assert_eq!(fates.len() as u64, count + 19, "each is told once");
+    let there = |ticket: &Ticket| stage.tier.holds(*ticket);
+    assert!(
+        fates
+            .iter()
+            .all(|(ticket, is_there)| there(ticket) == *is_there)
+    );
+    let late = stuck.iter().filter(|ticket| there(ticket)).count();
+    assert!((1..=4).contains(&late), "{late}");
 }

@@ -22,7 +22,8 @@ use std::{
 use token::Desk;
 use walk::Walk;
 use ziggurat_base::{
-    CHUNK, Clock, Code, Crc32, Error, Extent, MemberId, Placement, Result, SegmentId, Ticket,
+    ByteCount, CHUNK, Clock, Code, Crc32, Error, Extent, MemberId, Placement, Result, SegmentId,
+    Ticket,
     checksum::{Summer, chunk_count, table_len},
     copy::Caching,
     frame::{Span, TokenSpan},
@@ -160,6 +161,14 @@ impl DramTier {
     #[must_use]
     pub fn member(&self) -> MemberId {
         MemberId(self.member.load(Ordering::SeqCst))
+    }
+
+    /// Bytes of all segments.
+    #[must_use]
+    pub fn capacity(&self) -> ByteCount {
+        let state = self.shared.lock();
+        let lens = state.segments.values().map(|here| here.region.len());
+        ByteCount(lens.sum())
     }
 
     /// Takes a segment on. Its space belongs to nobody until a write comes.

@@ -9,6 +9,7 @@ pub mod format;
 pub mod offline;
 
 mod append;
+mod budget;
 mod clean;
 mod logfile;
 mod read;
@@ -17,9 +18,11 @@ mod scan;
 mod tombs;
 
 pub use append::{BATCH_BYTES, BATCH_OBJECTS, Item, Source};
+pub use budget::{BURST, BudgetStats, PATIENCE, WriteBudget};
 pub use read::{Found, Wanted};
 pub use recover::Recovered;
 
+use budget::Governor;
 use format::{record::Record, tomb::Tomb};
 use futures_util::lock::Mutex as AsyncMutex;
 use logfile::LogFile;
@@ -108,6 +111,8 @@ pub struct Options {
     pub policy: PolicyKind,
     /// Bytes of a batch; also the size of the pieces in which large objects are written.
     pub batch_bytes: ByteCount,
+    /// How much may be written over time; without one as much as comes.
+    pub write_budget: Option<WriteBudget>,
 }
 
 impl Default for Options {
@@ -118,6 +123,7 @@ impl Default for Options {
             durability: Durability::default(),
             policy: PolicyKind::default(),
             batch_bytes: BATCH_BYTES,
+            write_budget: None,
         }
     }
 }
@@ -190,6 +196,8 @@ pub struct Stats {
     pub discarded: u64,
     /// Batches that failed.
     pub write_errors: u64,
+    /// What the write budget has done.
+    pub budget: BudgetStats,
     /// Whether the tier takes nothing for want of space.
     pub full: bool,
 }
@@ -202,6 +210,15 @@ impl Stats {
             return 0.0;
         }
         self.device_bytes as f64 / self.written_bytes as f64
+    }
+
+    /// Bytes written to disk for each read that was answered: what a hit costs the drive; 0 before the first.
+    #[must_use]
+    pub fn bytes_per_hit(&self) -> f64 {
+        if self.reads == 0 {
+            return 0.0;
+        }
+        self.device_bytes as f64 / self.reads as f64
     }
 }
 
@@ -319,6 +336,7 @@ pub struct SsdTier {
     clock: Arc<dyn Clock>,
     directory: DirectoryId,
     options: Options,
+    governor: Option<Governor>,
     file_bytes: u64,
     state: Mutex<State>,
     tombs: AsyncMutex<Tombs>,
@@ -410,6 +428,8 @@ impl SsdTier {
     /// The tier in numbers.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let governor = self.governor.as_ref();
+        let budget = governor.map(|governor| governor.stats(self.clock.now()));
         let state = self.lock();
         Stats {
             records: state.holdings.count(),
@@ -418,6 +438,7 @@ impl SsdTier {
             capacity: self.options.capacity.0,
             files: state.files.len() as u64,
             index_bytes: state.holdings.memory().0,
+            budget: budget.unwrap_or_default(),
             full: state.full_until.is_some(),
             ..state.stats
         }

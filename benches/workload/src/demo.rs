@@ -5,7 +5,7 @@ use crate::{
     Chat, ChatOptions, PolicyKind, PredictOptions, Totals,
     chat::unique_blocks,
     predict,
-    replay::{Progress, RunOptions, RunReport, run},
+    replay::{BudgetReport, Progress, RunOptions, RunReport, run},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -13,7 +13,9 @@ use ziggurat_base::{
     ByteCount, Clock, Code, Error, Job, ManualClock, Result, SegmentId, Timestamp,
 };
 use ziggurat_engine::{catalog, command::Keep, space::AllocatorKind};
-use ziggurat_store::{MemoryOptions, OpenOptions, SsdOptions, SsdPath, Store, SystemClock};
+use ziggurat_store::{
+    MemoryOptions, OpenOptions, SsdOptions, SsdPath, Store, SystemClock, WriteBudget,
+};
 
 /// What to demonstrate.
 #[derive(Clone, Debug)]
@@ -37,6 +39,7 @@ impl Default for DemoOptions {
             tiers: Tiers {
                 dram: ByteCount::mib(256),
                 ssd: Vec::new(),
+                write_budget: None,
             },
             block_bytes: ByteCount::kib(64),
             payload: ByteCount::mib(1280),
@@ -116,6 +119,8 @@ pub struct Tiers {
     pub dram: ByteCount,
     /// SSD directories; none for memory alone.
     pub ssd: Vec<SsdPath>,
+    /// How much may be written to each directory; in a replay that nothing paces, in the time of the trace.
+    pub write_budget: Option<WriteBudget>,
 }
 
 /// What payloads of an earlier run in the same directory derive from.
@@ -224,6 +229,7 @@ pub fn open_for_replay(tiers: &Tiers, policy: PolicyKind, clock: Arc<dyn Clock>)
         },
         ssd: SsdOptions {
             directories: tiers.ssd.clone(),
+            write_budget: tiers.write_budget,
             ..SsdOptions::default()
         },
         catalog: catalog::Config {
@@ -257,6 +263,16 @@ pub fn tell_ssd(store: &Store, report: &mut RunReport) {
         report.recovered_objects = ssd.recovered;
         report.ssd_bytes_written = ssd.total.device_bytes;
         report.write_amplification = ssd.total.write_amplification();
+        report.ssd_bytes_per_hit = ssd.total.bytes_per_hit();
+        let budget = ssd.total.budget;
+        report.write_budget = (budget.rate > 0).then(|| BudgetReport {
+            bytes_per_second: budget.rate,
+            share_used: budget.share(),
+            waits: budget.waits,
+            seconds_waited: budget.waited.as_secs_f64(),
+            objects_refused: budget.refused,
+            records_not_copied: budget.uncopied,
+        });
     }
 }
 

@@ -78,6 +78,23 @@ pub struct Latency {
     pub gbps: f64,
 }
 
+/// What the write budgets of all SSD directories together have done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct BudgetReport {
+    /// Bytes a second.
+    pub bytes_per_second: u64,
+    /// The share of what was allowed that was used.
+    pub share_used: f64,
+    /// Batches, and files to be cleaned, that waited.
+    pub waits: u64,
+    /// How long they waited, added up.
+    pub seconds_waited: f64,
+    /// Objects that were refused because they would have waited for too long.
+    pub objects_refused: u64,
+    /// Records that were evicted because there was nothing left to copy them with.
+    pub records_not_copied: u64,
+}
+
 /// What a run has done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunReport {
@@ -103,6 +120,10 @@ pub struct RunReport {
     pub ssd_bytes_written: u64,
     /// Bytes written to SSD for each byte of payload that came there; 0 without any.
     pub write_amplification: f64,
+    /// Bytes written to SSD for each read that it answered; 0 without any.
+    pub ssd_bytes_per_hit: f64,
+    /// What the write budget has done; none without one.
+    pub write_budget: Option<BudgetReport>,
     /// Objects evicted meanwhile; filled in by whoever can see the partition.
     pub evictions: u64,
     /// Payloads that were not what was put. Anything but 0 is the end of trust.

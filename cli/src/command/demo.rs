@@ -8,11 +8,11 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use ziggurat_base::{ByteCount, Code, Error, Result};
-use ziggurat_store::SsdPath;
+use ziggurat_store::{SsdPath, WriteBudget};
 use ziggurat_workload::{
     PolicyKind, Totals,
     demo::{DemoOptions, DemoReport, Tiers, demo},
-    replay::{Progress, RunReport},
+    replay::{BudgetReport, Progress, RunReport},
 };
 
 const EXAMPLES: &str = "\
@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
         conflicts_with = "no_ssd"
     )]
     ssd: Vec<SsdPath>,
+    /// How much may be written to each SSD directory: 200MiB/s, or its size so often a day (1.0dwpd)
+    #[arg(long, value_name = "RATE", conflicts_with = "no_ssd")]
+    ssd_write_budget: Option<WriteBudget>,
     /// Memory alone
     #[arg(long)]
     no_ssd: bool,
@@ -75,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
         tiers: Tiers {
             dram: arguments.dram,
             ssd,
+            write_budget: arguments.ssd_write_budget,
         },
         block_bytes: arguments.block_bytes,
         payload: arguments.payload,
@@ -165,6 +169,18 @@ pub(super) fn comparison(run: &RunReport, predicted: &Totals, screen: &Screen) -
     table.text()
 }
 
+/// What the write budget has done, in a line.
+fn budget(report: BudgetReport) -> String {
+    format!(
+        "write budget: {}/s, {:.0} % used, {:.1} s waited, {} objects refused, {} records not copied\n",
+        ByteCount(report.bytes_per_second),
+        report.share_used * 100.0,
+        report.seconds_waited,
+        report.objects_refused,
+        report.records_not_copied
+    )
+}
+
 /// What was moved, how fast, and whether it was right.
 pub(super) fn movement(run: &RunReport, screen: &Screen) -> String {
     let mut table = Table::new(screen, ["", "moved", "speed", "p50", "p99"]);
@@ -185,8 +201,9 @@ pub(super) fn movement(run: &RunReport, screen: &Screen) -> String {
         .as_ref()
         .map(|e| format!("first error: {e}\n"))
         .unwrap_or_default();
+    let budget = run.write_budget.map(budget).unwrap_or_default();
     format!(
-        "{}\nwrong bytes: {}   errors: {}   {:.1} s\n{first}",
+        "{}\n{budget}wrong bytes: {}   errors: {}   {:.1} s\n{first}",
         table.text(),
         run.wrong_bytes,
         run.errors,

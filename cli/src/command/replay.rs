@@ -4,7 +4,7 @@ use super::demo::{comparison, movement, show, verdict};
 use crate::{answer::Answer, progress, screen::Screen};
 use std::path::PathBuf;
 use ziggurat_base::{ByteCount, Result};
-use ziggurat_store::{Blocking, ConnectOptions, SsdPath};
+use ziggurat_store::{Blocking, ConnectOptions, SsdPath, WriteBudget};
 use ziggurat_workload::{
     PolicyKind, ReplayOptions, ReplayReport,
     demo::Tiers,
@@ -34,6 +34,10 @@ pub(crate) struct Arguments {
     /// SSD directories below it; what an earlier run with the same seed left in them is found again
     #[arg(long, value_name = "DIR[:SIZE][,DIR…]", value_delimiter = ',', conflicts_with_all = ["cluster", "policy_only"])]
     ssd: Vec<SsdPath>,
+    /// How much may be written to each SSD directory: 200MiB/s, or its size so often a day (1.0dwpd); a second is one of the
+    /// trace
+    #[arg(long, value_name = "RATE", requires = "ssd")]
+    ssd_write_budget: Option<WriteBudget>,
     /// Payload of one block
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount::kib(64))]
     block_bytes: ByteCount,
@@ -97,6 +101,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             &Tiers {
                 dram: arguments.dram,
                 ssd: arguments.ssd.clone(),
+                write_budget: arguments.ssd_write_budget,
             },
             policy,
             &mut shown,

@@ -14,7 +14,7 @@ use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
     AllocatorKind, CatalogConfig, ConnectOptions, Durability, OffloadMode, OpenOptions, Patience,
-    PlacementKind, PolicyKind, SsdOptions,
+    PlacementKind, PolicyKind, SsdOptions, WriteBudget,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -99,6 +99,10 @@ settings! {
         ssd_file_bytes: ByteCount = SsdOptions::default().file_bytes, in ByteCount::mib(1)..=ByteCount::gib(64);
         /// Memory for what is on its way to and from SSD, shared by all directories.
         ssd_staging: ByteCount = SsdOptions::default().staging, in ByteCount::mib(16)..=ByteCount::gib(64);
+        /// How much may be written to each SSD directory: bytes a second (200MiB/s), or the directory's size so often a day
+        /// (1.0dwpd). A minute of it may be saved up; what would wait longer than 10 s is not taken over. Without one as much
+        /// as comes.
+        ssd_write_budget: Option<WriteBudget> = SsdOptions::default().write_budget;
         /// How long a node that starts waits for its master.
         join_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=DAY;
         /// How long a node that is told to stop keeps its objects readable.

@@ -71,6 +71,7 @@ impl Node {
             durability: self.ssd_durability,
             policy: self.ssd_policy,
             staging: self.ssd_staging,
+            write_budget: self.ssd_write_budget,
             ..SsdOptions::default()
         }
     }

@@ -3,7 +3,9 @@
 use super::{address::Address, ratio::Ratio, ssd::SsdList};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
-use ziggurat_store::{AllocatorKind, Durability, OffloadMode, PlacementKind, PolicyKind};
+use ziggurat_store::{
+    AllocatorKind, Durability, OffloadMode, PlacementKind, PolicyKind, WriteBudget,
+};
 
 /// A type that settings can have.
 pub(crate) trait Value: Sized {
@@ -146,6 +148,7 @@ plain! {
     SsdList, "DIR[:SIZE][,DIR…]", coded;
     Durability, "buffered|batch|object", coded;
     OffloadMode, "eager|on-evict|off", coded;
+    WriteBudget, "RATE", coded;
 }
 
 impl Value for AllocatorKind {

@@ -41,6 +41,7 @@ impl DiskParams {
                 _ => Durability::Batch,
             },
             policy: PolicyKind::ALL[pick(&[0, 1, 2]) as usize],
+            write_budget: None,
         };
         Self {
             options,

@@ -169,7 +169,7 @@ impl SsdTier {
     /// until then somebody must remember that it may be there.
     ///
     /// # Errors
-    /// Per object: `UnableOffloading` when there is no room now, `UnableOffload` when it could never be held,
+    /// Per object: `UnableOffloading` when there is no room now or the write budget is used up, `UnableOffload` when it could never be held,
     /// `ChecksumMismatch` when the payload is not the one that was announced, what its source answers, and write errors.
     pub async fn append(&self, items: &mut [Item<'_>]) -> Vec<Result<()>> {
         let mut answers: Vec<Result<()>> = items.iter().map(|item| self.admit(item)).collect();
@@ -245,27 +245,52 @@ impl SsdTier {
             return fail(&error, items.len());
         }
         let plan = Plan::of(items, u64::from(self.disk.geometry().block));
-        let small = plan.total <= self.options.batch_bytes.0 + PAGE;
-        let result = match (small, items.len()) {
-            (false, 1) => self
-                .append_large(&mut items[0], plan, origin)
-                .await
-                .map(|result| vec![result]),
-            _ => self.append_small(items, plan, origin).await,
-        };
+        match origin {
+            Origin::Caller => {
+                if let Err(error) = self.afford(plan.total, items.len()).await {
+                    return fail(&error, items.len());
+                }
+            }
+            Origin::Cleaner => self.owe(plan.total),
+        }
+        let result = self.append_plan(items, plan, origin).await;
         self.note_room(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         result.unwrap_or_else(|error| fail(&error, items.len()))
     }
 
-    /// A batch in one buffer and one write. The outer error is that of the whole batch.
+    /// Writes a batch that is paid for. The outer error is that of the whole batch.
+    async fn append_plan(
+        &self,
+        items: &mut [Item<'_>],
+        plan: Plan,
+        origin: Origin,
+    ) -> Result<Vec<Result<()>>> {
+        let small = plan.total <= self.options.batch_bytes.0 + PAGE;
+        // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
+        let placed = match self.place(plan.total, plan.footer, origin).await {
+            Ok(placed) => placed,
+            Err(error) => {
+                self.give_back(plan.total);
+                return Err(error);
+            }
+        };
+        match (small, items) {
+            (false, [item]) => {
+                let result = self.append_large(item, plan, placed, origin).await?;
+                Ok(vec![result])
+            }
+            (_, items) => self.append_small(items, plan, placed, origin).await,
+        }
+    }
+
+    /// A batch in one buffer and one write.
     async fn append_small(
         &self,
         items: &mut [Item<'_>],
         mut plan: Plan,
+        placed: Placed,
         origin: Origin,
     ) -> Result<Vec<Result<()>>> {
-        // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
-        let placed = self.place(plan.total, plan.footer, origin).await?;
         let _under_way = UnderWay(&placed.file);
         let wanted = self.intend(&placed.file, &plan.records, origin);
         let mut buffer = self.disk.pool().take(plan.total as usize).await?;
@@ -297,9 +322,9 @@ impl SsdTier {
         &self,
         item: &mut Item<'_>,
         mut plan: Plan,
+        placed: Placed,
         origin: Origin,
     ) -> Result<Result<()>> {
-        let placed = self.place(plan.total, plan.footer, origin).await?;
         let _under_way = UnderWay(&placed.file);
         plan.settle(placed.at);
         let wanted = self.intend(&placed.file, &plan.records, origin);
@@ -450,7 +475,7 @@ impl SsdTier {
             }
             let size = pages((FIRST_BATCH + len + footer_len(footer)).max(self.file_bytes));
             if origin == Origin::Caller {
-                self.make_room(size).await?;
+                self.make_room(size, len).await?;
             }
             self.roll(len, footer, size).await?;
         }
@@ -533,6 +558,7 @@ impl SsdTier {
             return Err(error);
         }
         self.lock().stats.device_bytes += PAGE;
+        self.owe(PAGE);
         Ok(Arc::new(LogFile::new(number, file, FIRST_BATCH)))
     }
 
@@ -595,8 +621,10 @@ impl SsdTier {
         if rest > 0 {
             file.file.punch(end, rest).await?;
         }
+        let written = footer.len() as u64 + PAGE;
+        self.owe(written);
         let mut state = self.lock();
-        state.stats.device_bytes += footer.len() as u64 + PAGE;
+        state.stats.device_bytes += written;
         if state.files.contains_key(&file.number) {
             state.holdings.add_file(file.number, end);
         }

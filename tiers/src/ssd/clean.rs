@@ -32,6 +32,8 @@ struct Victim {
 struct Survivor {
     ticket: Ticket,
     stored_len: u64,
+    /// It stays whatever that costs.
+    pinned: bool,
 }
 
 /// A record on its way from one file to another.
@@ -87,14 +89,21 @@ impl SsdTier {
         self.drop_dead_files().await?;
         let _cleaning = self.cleaning.lock().await;
         let victim = self.lock_choice(|options, files| mostly_dead(options, files, SURVIVING));
-        match victim {
-            Some(file) => self.clean(file, true).await,
+        // What is not urgent leaves the write budget to those who bring something.
+        match victim.filter(|file| self.has_spare_budget(self.live_bytes_of(*file))) {
+            Some(file) => self.clean(file, true, 0).await,
             None => Ok(()),
         }
     }
 
-    /// Makes room for a file of `size` bytes and one to spare, as far as that is possible.
-    pub(super) async fn make_room(&self, size: u64) -> Result<()> {
+    fn live_bytes_of(&self, file: u32) -> u64 {
+        let state = self.lock();
+        let of_file = state.holdings.of_file(file);
+        of_file.map(|(held, _)| held.stored_len).sum()
+    }
+
+    /// Makes room for a file of `size` bytes and one to spare, as far as that is possible, for a batch of `paid` bytes.
+    pub(super) async fn make_room(&self, size: u64, paid: u64) -> Result<()> {
         let _cleaning = self.cleaning.lock().await;
         loop {
             let wanted = size + self.file_bytes;
@@ -111,8 +120,8 @@ impl SsdTier {
                 self.lock_choice(|options, files| mostly_dead(options, files, MOSTLY_DEAD));
             let oldest = self.lock_choice(|_, files| files.first().map(|f| f.0));
             match (mostly, oldest) {
-                (Some(file), _) => self.clean(file, true).await?,
-                (None, Some(file)) => self.clean(file, false).await?,
+                (Some(file), _) => self.clean(file, true, paid).await?,
+                (None, Some(file)) => self.clean(file, false, paid).await?,
                 (None, None) => return Ok(()),
             }
         }
@@ -151,8 +160,13 @@ impl SsdTier {
     }
 
     /// Copies what survives, then removes the file with the rest.
-    async fn clean(&self, file: u32, whole: bool) -> Result<()> {
-        let victim = self.choose_survivors(file, whole);
+    async fn clean(&self, file: u32, whole: bool, paid: u64) -> Result<()> {
+        let mut victim = self.choose_survivors(file, whole);
+        if !victim.survivors.is_empty() && !self.afford_copies(paid).await {
+            let all = victim.survivors.len();
+            victim.survivors.retain(|survivor| survivor.pinned);
+            self.note_uncopied(all - victim.survivors.len());
+        }
         let mut rest = &victim.survivors[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(self.batch_of(rest));
@@ -197,6 +211,7 @@ impl SsdTier {
         let survivors = live.iter().filter(fits).map(|held| Survivor {
             ticket: held.ticket,
             stored_len: held.stored_len,
+            pinned: held.pinned,
         });
         Victim {
             file,

@@ -4,6 +4,7 @@
 use super::{
     CAPACITY_MIN, FILE_BYTES_MIN, Options, SsdTier, State,
     append::{file_name, file_number},
+    budget::Governor,
     format::{
         PAGE,
         file::{FIRST_BATCH, FileHead},
@@ -75,11 +76,15 @@ impl SsdTier {
         // A file that cannot be read today may be read tomorrow: its tombstones stay.
         let logs: BTreeSet<u32> = names.iter().filter_map(|f| file_number(&f.name)).collect();
         found.tombs.keep_files(|file| logs.contains(&file));
+        let budget = options.write_budget;
+        let rate = budget.map(|budget| budget.rate(options.capacity));
+        let governor = rate.map(|rate| Governor::new(rate, clock.now()));
         let tier = Self {
             disk,
             clock,
             directory,
             options,
+            governor,
             file_bytes: pages(file_bytes),
             state: Mutex::new(State::default()),
             tombs: AsyncMutex::new(found.tombs),

@@ -235,6 +235,7 @@ impl SsdTier {
             return Ok(());
         }
         let written = tombs.write(&*self.disk, self.directory).await?;
+        self.owe(written);
         let pending = std::mem::take(&mut tombs.pending);
         let mut told = Vec::with_capacity(pending.len());
         {

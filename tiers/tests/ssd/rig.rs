@@ -63,6 +63,7 @@ pub(crate) fn options() -> Options {
         durability: Durability::Batch,
         policy: PolicyKind::Lru,
         batch_bytes: ByteCount::mib(1),
+        write_budget: None,
     }
 }
 

@@ -4,7 +4,7 @@ use super::rig::{Object, Rig, options};
 use std::time::Duration;
 use ziggurat_base::{ByteCount, Clock, Code, Ticket};
 use ziggurat_engine::evict::PolicyKind;
-use ziggurat_tiers::ssd::{News, Options};
+use ziggurat_tiers::ssd::{BURST, News, Options, PATIENCE, WriteBudget};
 
 fn small(policy: PolicyKind) -> Options {
     Options {
@@ -199,6 +199,149 @@ fn a_full_disk_pauses_the_tier_and_a_free_one_resumes_it() {
         Vec::<String>::new(),
         "no partial file is left"
     );
+}
+
+fn budgeted(bytes_per_second: u64, options: Options) -> Rig {
+    let rate = WriteBudget::PerSecond(ByteCount(bytes_per_second));
+    Rig::with(Options {
+        write_budget: Some(rate),
+        ..options
+    })
+}
+
+fn pass(rig: &Rig, span: Duration) {
+    rig.clock.advance_to(rig.clock.now().after(span));
+}
+
+#[test]
+fn objects_wait_for_the_write_budget_and_what_would_wait_too_long_is_refused() {
+    const RATE: u64 = 50_000;
+    let rig = budgeted(RATE, options());
+    let objects: Vec<_> = (1..=6).map(|t| Object::new(t, 980_000)).collect();
+    let append = |object: &Object| rig.append(std::slice::from_ref(object)).remove(0);
+    // The burst is worth three and a part of the fourth, which is owed.
+    objects[..4].iter().for_each(|o| append(o).unwrap());
+    assert_eq!(rig.tier.stats().budget.waits, 0);
+    assert_eq!(rig.tier.reach(PATIENCE), 0);
+    let _present = rig.tier.take_news();
+    let error = append(&objects[4]).unwrap_err();
+    assert_eq!(error.code(), Code::UnableOffloading);
+    assert!(
+        error.what().contains("50000B/s") && error.what().contains("ssd-write-budget"),
+        "{error}"
+    );
+    let news = rig.tier.take_news();
+    assert!(
+        matches!(&news[..], [News::Refused { ticket, .. }] if *ticket == objects[4].ticket),
+        "{news:?}"
+    );
+    assert_eq!(rig.tier.stats().budget.refused, 1);
+    assert_eq!(rig.tier.stats().device_bytes, rig.tier.stats().budget.used);
+    // A while later it has to wait a little, and the clock of the rig passes by that.
+    pass(&rig, Duration::from_secs(15));
+    let before = rig.clock.now();
+    append(&objects[4]).unwrap();
+    let stats = rig.tier.stats();
+    assert_eq!(stats.budget.waits, 1);
+    assert_eq!(stats.budget.waited, rig.clock.now().since(before));
+    let seconds = rig.clock.now().0 as f64 / 1e9 + BURST.as_secs_f64();
+    let earlier = stats.device_bytes - 1_000_000;
+    assert!(
+        earlier as f64 <= RATE as f64 * seconds && stats.budget.share() > 0.99,
+        "{stats:?}"
+    );
+    assert_eq!(rig.get(&objects[4]).unwrap(), objects[4].payload());
+    assert_eq!(stats.budget.rate, RATE);
+}
+
+#[test]
+fn a_disk_that_is_full_costs_no_write_budget() {
+    let rig = budgeted(1_000_000, options());
+    rig.disk.set_capacity(5 << 20);
+    let append = |ticket| rig.append(&[Object::new(ticket, 3_900_000)]).remove(0);
+    append(1).unwrap();
+    let before = rig.tier.stats();
+    for ticket in 2..5 {
+        append(ticket).unwrap_err();
+        pass(&rig, Duration::from_secs(2));
+    }
+    let after = rig.tier.stats();
+    assert!(after.full && after.write_errors == 3, "{after:?}");
+    assert_eq!(after.budget.used, before.budget.used);
+}
+
+/// Fills files with objects, every third of them pinned, and leaves ten alive in each but the last: those, by file.
+fn mostly_dead(rig: &Rig, count: u64) -> Vec<Vec<Object>> {
+    let all: Vec<_> = (1..=count)
+        .map(|ticket| Object {
+            pinned: ticket % 3 == 0,
+            ..Object::new(ticket, 30_000)
+        })
+        .collect();
+    for some in all.chunks(30) {
+        assert!(rig.append(some).iter().all(Result::is_ok));
+        pass(rig, 2 * BURST);
+    }
+    let files = rig.tier.stats().files as u32;
+    let in_file = |number: u32| {
+        let is_there = move |object: &&Object| {
+            let held = rig.tier.look(|holdings| holdings.find(object.ticket));
+            held.is_some_and(|held| held.spot.file == number)
+        };
+        all.iter().filter(is_there).cloned().collect::<Vec<_>>()
+    };
+    let mut lists: Vec<_> = (1..files).map(in_file).collect();
+    for list in &mut lists {
+        let dead: Vec<_> = list.split_off(10).iter().map(|o| o.ticket).collect();
+        let buried = pollster::block_on(rig.tier.discard(&dead));
+        buried.expect("the disk is sound");
+    }
+    lists
+}
+
+#[test]
+fn what_is_mostly_dead_is_copied_when_the_write_budget_has_it_to_spare() {
+    let rig = budgeted(10_000, small(PolicyKind::Lru));
+    let live = mostly_dead(&rig, 90);
+    let all = rig.tier.reach(Duration::ZERO);
+    let other = Object::new(1000, 500_000);
+    rig.append(std::slice::from_ref(&other))[0]
+        .as_ref()
+        .unwrap();
+    assert!(rig.tier.reach(Duration::ZERO) < all - 500_000);
+    pollster::block_on(rig.tier.tend()).unwrap();
+    assert_eq!(rig.tier.stats().copied, 0, "there is less than it takes");
+    pass(&rig, BURST);
+    pollster::block_on(rig.tier.tend()).unwrap();
+    let stats = rig.tier.stats();
+    assert_eq!((live.len(), stats.copied, stats.evicted), (1, 10, 0));
+    assert_eq!(stats.device_bytes, stats.budget.used, "copies are paid for");
+    for object in &live[0] {
+        assert_eq!(rig.get(object).unwrap(), object.payload());
+    }
+}
+
+#[test]
+fn when_copies_would_wait_too_long_only_pinned_objects_are_copied() {
+    let rig = budgeted(10_000, small(PolicyKind::Lru));
+    let live = mostly_dead(&rig, 150);
+    assert_eq!(live.len(), 2);
+    let _news = rig.tier.take_news();
+    // Room for the second is that of both files. Copies of what lives in one of them are owed for half a minute.
+    for object in [Object::new(1000, 550_000), Object::new(1001, 12 << 20)] {
+        rig.append(&[object])[0].as_ref().unwrap();
+    }
+    let stats = rig.tier.stats();
+    let pinned = live[1].iter().filter(|object| object.pinned).count() as u64;
+    assert_eq!(stats.copied, 10 + pinned, "{stats:?}");
+    assert_eq!(stats.budget.uncopied, 10 - pinned, "{stats:?}");
+    assert_eq!(stats.evicted, 10 - pinned, "{stats:?}");
+    let gone = gone(&rig);
+    for (number, object) in live.iter().flatten().enumerate() {
+        let stays = number < 10 || object.pinned;
+        assert_eq!(rig.get(object).is_ok(), stays, "{object:?}");
+        assert_eq!(gone.contains(&object.ticket.0), !stays, "it is told");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::{
     memory::Memory,
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use ziggurat_base::{Ticket, hash::Dice};
+use ziggurat_base::{ByteCount, Ticket, hash::Dice};
 use ziggurat_engine::{catalog::OffloadMode, shelf::holdings::Holdings};
 use ziggurat_node::{Directory, Keeper};
 use ziggurat_tiers::ssd::{SsdTier, Wanted};
@@ -51,10 +51,16 @@ pub(super) async fn open(sim: &Sim, index: usize, clock: &SimClock) -> Option<Ar
         name: format!("node{index}-ssd").into(),
         tier: Arc::new(tier),
     };
-    let eager = sim.with(|world| world.params.config.offload == OffloadMode::Eager);
+    let (eager, capacity) = sim.with(|world| {
+        let params = &world.params;
+        let bytes = params.segment_bytes * params.segments_per_node as u64;
+        let eager = params.config.offload == OffloadMode::Eager;
+        (eager, ByteCount(bytes))
+    });
     let memory = Arc::new(Memory {
         sim: sim.clone(),
         index,
+        capacity,
     });
     let keeper = Arc::new(Keeper::new(memory, vec![directory], eager));
     let (working, clock) = (keeper.clone(), clock.clone());

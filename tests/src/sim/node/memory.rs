@@ -2,7 +2,7 @@
 
 use super::super::world::Sim;
 use std::fmt;
-use ziggurat_base::{Error, MemberId, Placement, Ticket, checksum::Summer};
+use ziggurat_base::{ByteCount, Error, MemberId, Placement, Ticket, checksum::Summer};
 use ziggurat_engine::{
     command::Answer,
     port::{Access, ReadOp, ReadSums},
@@ -13,6 +13,7 @@ use ziggurat_node::Lender;
 pub(super) struct Memory {
     pub(super) sim: Sim,
     pub(super) index: usize,
+    pub(super) capacity: ByteCount,
 }
 
 impl fmt::Debug for Memory {
@@ -25,6 +26,10 @@ impl Lender for Memory {
     fn member(&self) -> MemberId {
         let member = self.sim.with(|world| world.nodes[self.index].member);
         member.unwrap_or(MemberId(0))
+    }
+
+    fn capacity(&self) -> ByteCount {
+        self.capacity
     }
 
     fn holds(&self, ticket: Ticket, placement: &Placement) -> bool {
