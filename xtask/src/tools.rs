@@ -43,6 +43,13 @@ const TOOLS: &[Tool] = &[
         probe: &["fio", "--version"],
         folder: "fio-tests",
     },
+    Tool {
+        name: "mkfs.ext4",
+        package: "e2fsprogs",
+        why: "the test that takes the power from the SSD tier's filesystem",
+        probe: &["mkfs.ext4", "-V"],
+        folder: "tiers",
+    },
 ];
 
 /// Whether missing tools may be installed.
