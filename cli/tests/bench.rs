@@ -159,3 +159,14 @@ fn ssd_stands_beside_fio_and_leaves_nothing_behind() {
     let left = std::fs::read_dir(folder.path()).expect("it is there");
     assert_eq!(left.count(), 0);
 }
+
+#[test]
+fn recovery_finds_every_record_without_reading_payloads() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = folder.path().to_str().expect("UTF-8");
+    let report = bench(&["recovery", "--dir", path, "--records", "3000"]);
+    has_numbers(&report, &["open_s", "index_bytes_per_record", "file_bytes"]);
+    assert_eq!(report["records"], 3000, "{report}");
+    assert_eq!(report["proved"], 0, "{report}");
+    assert_eq!(folder.path().read_dir().expect("listed").count(), 0);
+}

@@ -21,7 +21,10 @@ pub use data::{DataOptions, DataReport};
 pub use failover::{FailoverOptions, FailoverReport};
 pub use peer::{Pinning, Program};
 pub use rpc::{RpcOptions, RpcReport};
-pub use ssd::{SsdOptions, SsdReport};
+pub use ssd::{
+    SsdOptions, SsdReport,
+    recovery::{RecoveryOptions, RecoveryReport},
+};
 pub use ziggurat_io::Pages;
 
 use ziggurat_base::{ByteCount, Code, Error, Result};

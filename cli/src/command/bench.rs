@@ -1,5 +1,6 @@
 //! `ziggurat bench`: how fast it is on this machine, beside what the machine can do without it.
 
+mod recovery;
 mod ssd;
 
 use crate::{
@@ -81,6 +82,8 @@ enum What {
     },
     /// The SSD tier on a directory beside fio, which has to be installed
     Ssd(ssd::Arguments),
+    /// How long an SSD directory with many records takes to open, and what its index takes
+    Recovery(recovery::Arguments),
     /// A server of a measurement
     #[command(hide = true)]
     Peer {
@@ -167,6 +170,10 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             // It knows how far it has to go, and has a bar of its own.
             bar.finish_and_clear();
             ssd::run(arguments, screen)?
+        }
+        What::Recovery(arguments) => {
+            bar.finish_and_clear();
+            recovery::run(arguments, screen)?
         }
         What::Peer { spec } => {
             peer::serve(spec)?;

@@ -9,6 +9,7 @@
 mod bed;
 mod fio;
 mod goods;
+pub mod recovery;
 mod scratch;
 mod shape;
 
