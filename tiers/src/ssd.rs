@@ -40,7 +40,7 @@ use ziggurat_base::{
 };
 use ziggurat_engine::{
     evict::PolicyKind,
-    shelf::holdings::{Held, Holdings, Names, Spot},
+    shelf::holdings::{Held, Holdings, Names, PAYLOAD_END, Spot},
 };
 use ziggurat_io::Disk;
 
@@ -447,7 +447,7 @@ impl SsdTier {
     /// Whether an object of this size could ever be held.
     #[must_use]
     pub fn could_hold(&self, len: u64) -> bool {
-        len.saturating_add(2 * self.file_bytes) <= self.options.capacity.0
+        len < PAYLOAD_END && len.saturating_add(2 * self.file_bytes) <= self.options.capacity.0
     }
 
     /// Refuses to write while the disk is full, except for one trial now and then.

@@ -1,13 +1,13 @@
 //! What a node holds in the log files of one directory: the index of its records.
 //!
-//! Records are found by ticket, which is unique in a cluster's life. Everything of a record lies with its file (48 bytes
+//! Records are found by ticket, which is unique in a cluster's life. Everything of a record lies with its file (40 bytes
 //! and its names), so a file that goes takes its part of the index with it, and the index is walked in the order of the
 //! files. A dead record stays in its file's part until the file goes.
 
 use crate::command::Hint;
 use hashbrown::{HashTable, hash_table::Entry as TableEntry};
 use std::collections::BTreeMap;
-use ziggurat_base::{ByteCount, Crc32, Key, ObjectKey, Ticket, hash::mix};
+use ziggurat_base::{ByteCount, Crc32, Key, ObjectKey, Ticket, hash::mix, key::KEY_LEN_MAX};
 
 /// Payloads begin on multiples of this many bytes at least, and record headers on multiples of 8.
 const PAYLOAD_GRAIN: u64 = 512;
@@ -92,9 +92,7 @@ pub struct FileUse {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    ticket: Ticket,
-    len: u64,
-    stored_len: u64,
+    ticket: [u32; 2],
     /// In units of [`PAYLOAD_GRAIN`].
     at: u32,
     /// From the header to the payload, in units of [`HEADER_GRAIN`].
@@ -102,15 +100,43 @@ struct Slot {
     crc: Crc32,
     names: u32,
     tenant: u16,
+    len: Len,
+    stored_len: Len,
     codec: u8,
     /// Heat in bits 0 and 1, hint in 2 and 3, pinned in 4, alive in 5.
     bits: u8,
 }
 
 const _: () = assert!(
-    size_of::<Slot>() == 48,
-    "a record takes 48 bytes beyond its names"
+    size_of::<Slot>() == 40,
+    "a record takes 40 bytes beyond its names"
 );
+
+/// Payloads of this many bytes and more cannot be described.
+pub const PAYLOAD_END: u64 = 1 << 40;
+
+/// A number of bytes below [`PAYLOAD_END`].
+#[derive(Clone, Copy, Debug)]
+struct Len([u8; 5]);
+
+impl Len {
+    fn new(len: u64) -> Option<Self> {
+        let [a, b, c, d, e, rest @ ..] = len.to_le_bytes();
+        (rest == [0; 3]).then_some(Self([a, b, c, d, e]))
+    }
+
+    fn get(self) -> u64 {
+        let [a, b, c, d, e] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, 0, 0, 0])
+    }
+}
+
+/// Beside the length of a key, which has 13 bits at most: the record has a parent.
+const PARENT: u16 = 1 << 13;
+/// It has a group.
+const GROUP: u16 = 1 << 14;
+
+const _: () = assert!(KEY_LEN_MAX < PARENT as usize, "the flags are free");
 
 const PINNED: u8 = 16;
 const ALIVE: u8 = 32;
@@ -123,13 +149,22 @@ fn hint_bits(hint: Hint) -> u8 {
     }
 }
 
+fn split(ticket: Ticket) -> [u32; 2] {
+    [(ticket.0 >> 32) as u32, ticket.0 as u32]
+}
+
 impl Slot {
+    fn ticket(&self) -> Ticket {
+        let [high, low] = self.ticket.map(u64::from);
+        Ticket(high << 32 | low)
+    }
+
     fn held(&self, file: u32) -> Held {
         let at = u64::from(self.at) * PAYLOAD_GRAIN;
         Held {
-            ticket: self.ticket,
-            len: self.len,
-            stored_len: self.stored_len,
+            ticket: self.ticket(),
+            len: self.len.get(),
+            stored_len: self.stored_len.get(),
             crc: self.crc,
             spot: Spot {
                 file,
@@ -160,15 +195,19 @@ struct FilePart {
 }
 
 impl FilePart {
-    /// Appends the names of a record: the lengths of key, parent and group, then their bytes.
+    /// Appends the names of a record: the length of its key and what else there is in one word, a word each for the
+    /// lengths of that, then their bytes.
     fn push_names(&mut self, names: &Names<'_>) -> Option<u32> {
         let at = u32::try_from(self.names.len()).ok()?;
-        let keys = [Some(names.key), names.parent, names.group];
-        for key in keys {
-            let len = key.map_or(0, |key| key.bytes().len()) as u16;
-            self.names.extend_from_slice(&len.to_le_bytes());
+        let len = |key: Key<'_>| key.bytes().len() as u16;
+        let flag = |key: Option<Key<'_>>, flag| if key.is_some() { flag } else { 0 };
+        let first = len(names.key) | flag(names.parent, PARENT) | flag(names.group, GROUP);
+        let others = [names.parent, names.group];
+        let others = others.into_iter().flatten();
+        for word in [first].into_iter().chain(others.clone().map(len)) {
+            self.names.extend_from_slice(&word.to_le_bytes());
         }
-        for key in keys.into_iter().flatten() {
+        for key in [names.key].into_iter().chain(others) {
             self.names.extend_from_slice(key.bytes());
         }
         Some(at)
@@ -176,16 +215,18 @@ impl FilePart {
 
     fn names<'a>(&'a self, slot: &Slot, tenants: &'a [Box<str>]) -> Names<'a> {
         let mut rest = &self.names[slot.names as usize..];
-        let mut lens = [0_usize; 3];
-        for len in &mut lens {
+        let mut word = || {
             let (word, later) = rest
                 .split_first_chunk::<2>()
                 .expect("names begin with lengths");
-            *len = usize::from(u16::from_le_bytes(*word));
             rest = later;
-        }
+            u16::from_le_bytes(*word)
+        };
+        let first = word();
+        let mut other = |flag| if first & flag == 0 { 0 } else { word() };
+        let lens = [first & !(PARENT | GROUP), other(PARENT), other(GROUP)];
         let [key, parent, group] = lens.map(|len| {
-            let (now, later) = rest.split_at(len);
+            let (now, later) = rest.split_at(usize::from(len));
             rest = later;
             Key::new(now).ok()
         });
@@ -274,6 +315,14 @@ impl Holdings {
         self.files.entry(number).or_default().usage.len = len;
     }
 
+    /// A file of `len` bytes that takes no more records: what was kept ready for them is given back.
+    pub fn close_file(&mut self, number: u32, len: u64) {
+        let part = self.files.entry(number).or_default();
+        part.usage.len = len;
+        part.slots.shrink_to_fit();
+        part.names.shrink_to_fit();
+    }
+
     /// Forgets a file. Its records that are alive are gone; they come back, in order.
     pub fn drop_file(&mut self, number: u32) -> Vec<Held> {
         let Some(part) = self.files.remove(&number) else {
@@ -287,7 +336,7 @@ impl Holdings {
             .collect();
         for held in &alive {
             let own = |place: &(u32, u32)| {
-                place.0 == number && part.slots[place.1 as usize].ticket == held.ticket
+                place.0 == number && part.slots[place.1 as usize].ticket() == held.ticket
             };
             if let Ok(entry) = self.table.find_entry(hash(held.ticket), own) {
                 entry.remove();
@@ -307,7 +356,7 @@ impl Holdings {
     }
 
     /// Takes a record on. A ticket that is held already moves to the new place, and the old one is dead; `false` when the
-    /// index cannot describe it: an offset beyond 2 TiB, or more than 65,536 tenants.
+    /// index cannot describe it: an offset beyond 2 TiB, a payload of 1 TiB, or more than 65,536 tenants.
     ///
     /// # Panics
     /// When the file was not added.
@@ -325,6 +374,9 @@ impl Holdings {
         else {
             return false;
         };
+        let (Some(len), Some(stored_len)) = (Len::new(held.len), Len::new(held.stored_len)) else {
+            return false;
+        };
         let part = self
             .files
             .get_mut(&spot.file)
@@ -334,9 +386,9 @@ impl Holdings {
         };
         let index = part.slots.len() as u32;
         part.slots.push(Slot {
-            ticket: held.ticket,
-            len: held.len,
-            stored_len: held.stored_len,
+            ticket: split(held.ticket),
+            len,
+            stored_len,
             at,
             back,
             crc: held.crc,
@@ -360,7 +412,7 @@ impl Holdings {
     /// Points the ticket at a place; returns where it pointed before.
     fn point(&mut self, ticket: Ticket, place: (u32, u32)) -> Option<(u32, u32)> {
         let Self { table, files, .. } = self;
-        let of = |place: &(u32, u32)| files[&place.0].slots[place.1 as usize].ticket;
+        let of = |place: &(u32, u32)| files[&place.0].slots[place.1 as usize].ticket();
         match table.entry(
             hash(ticket),
             |other| of(other) == ticket,
@@ -376,7 +428,7 @@ impl Holdings {
 
     fn place(&self, ticket: Ticket) -> Option<(u32, u32)> {
         let own =
-            |place: &(u32, u32)| self.files[&place.0].slots[place.1 as usize].ticket == ticket;
+            |place: &(u32, u32)| self.files[&place.0].slots[place.1 as usize].ticket() == ticket;
         self.table.find(hash(ticket), own).copied()
     }
 
@@ -384,7 +436,7 @@ impl Holdings {
         let part = self.files.get_mut(&place.0).expect("a place is in a file");
         let slot = &mut part.slots[place.1 as usize];
         slot.bits &= !ALIVE;
-        let bytes = slot.stored_len;
+        let bytes = slot.stored_len.get();
         part.usage.live -= 1;
         part.usage.dead += 1;
         part.usage.live_bytes -= bytes;
@@ -421,7 +473,7 @@ impl Holdings {
     /// Drops a version; what it was.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Held> {
         let Self { table, files, .. } = self;
-        let own = |place: &(u32, u32)| files[&place.0].slots[place.1 as usize].ticket == ticket;
+        let own = |place: &(u32, u32)| files[&place.0].slots[place.1 as usize].ticket() == ticket;
         let (place, _) = table.find_entry(hash(ticket), own).ok()?.remove();
         let held = files[&place.0].slots[place.1 as usize].held(place.0);
         self.bury(place);

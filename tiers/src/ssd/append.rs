@@ -626,7 +626,7 @@ impl SsdTier {
         let mut state = self.lock();
         state.stats.device_bytes += written;
         if state.files.contains_key(&file.number) {
-            state.holdings.add_file(file.number, end);
+            state.holdings.close_file(file.number, end);
         }
         Ok(())
     }

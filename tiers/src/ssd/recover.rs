@@ -191,7 +191,7 @@ impl SsdTier {
             }
         }
         if contents.sealed {
-            state.holdings.add_file(number, contents.end);
+            state.holdings.close_file(number, contents.end);
         } else if !contents.hidden {
             state.retired.push_back(Arc::clone(log));
         }
