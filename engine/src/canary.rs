@@ -25,6 +25,8 @@ pub enum Canary {
     LedgerDeltaLost = 8,
     /// A record that was being written when its node ended is held after the restart, whole or not.
     TornRecordAccepted = 9,
+    /// What a node offers from its memory to the next master is believed to live, whatever was removed meanwhile.
+    DeadMemoryAdopted = 10,
 }
 
 impl Canary {
@@ -39,6 +41,7 @@ impl Canary {
         Self::ForeignTicketAdopted,
         Self::LedgerDeltaLost,
         Self::TornRecordAccepted,
+        Self::DeadMemoryAdopted,
     ];
 }
 

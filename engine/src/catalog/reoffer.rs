@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Row,
+    canary::{Canary, planted},
     command::Stock,
     ledger::{Holding, Verdict},
     replica::{Replica, ReplicaEvent},
@@ -114,7 +115,8 @@ impl Catalog {
             || !self.expects_memory()
             || version.ticket == Ticket::NONE
             || version.ticket > self.newest_ticket()
-            || self.directories.owes(MEMORY, version.ticket)
+            || (self.directories.owes(MEMORY, version.ticket)
+                && !planted(Canary::DeadMemoryAdopted))
         {
             return None;
         }
@@ -130,6 +132,7 @@ impl Catalog {
             None => {
                 let digest = key_digest(&version.tenant, version.key.as_key());
                 self.directories.refuses(MEMORY, digest, version.ticket)
+                    && !planted(Canary::DeadMemoryAdopted)
             }
         };
         if is_dead {

@@ -73,6 +73,11 @@ pub(crate) struct Books {
 pub(crate) type Broken = (&'static str, String);
 
 impl Books {
+    /// A master began: guards of the one before are of incarnations that nodes are not any more, and their terms come again.
+    pub(crate) fn master_began(&mut self) {
+        self.guards.clear();
+    }
+
     /// A segment was mounted.
     pub(crate) fn mounted(&mut self, place: Place, capacity: u64) {
         let grains = capacity.div_ceil(GRAIN) as usize;
@@ -212,6 +217,26 @@ impl Books {
         let replicas = self.writes.get(&ticket).into_iter().flatten();
         let mut here = replicas.filter(|replica| replica.place == place);
         here.any(|replica| replica.extents.iter().any(|other| other.overlaps(extent)))
+    }
+
+    /// A version in memory was taken on from an earlier life: its bytes lie there, under another member and number.
+    pub(crate) fn adopted(&mut self, ticket: Ticket, place: Place, placement: &Placement) {
+        if self.standing(ticket, place).is_some() {
+            // Heard twice: meanwhile it may have gone, and its space to others.
+            return;
+        }
+        let extents: Vec<_> = placement.all().collect();
+        if let Some(grains) = self.places.get_mut(&place) {
+            for extent in extents.iter().filter(|e| e.len > 0) {
+                grains.granted[Grains::range(*extent)].fill(ticket);
+                grains.landed[Grains::range(*extent)].fill(ticket);
+            }
+        }
+        self.writes.entry(ticket).or_default().push(Replica {
+            place,
+            extents,
+            standing: Standing::Good,
+        });
     }
 
     /// A report on a write was accepted with `readable` replicas.

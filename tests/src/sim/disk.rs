@@ -23,6 +23,8 @@ pub(crate) struct DiskParams {
     errors: u64,
     /// Writes in ten thousand that go wrong without a word.
     lies: u64,
+    /// Whether nodes offer what lies in their memory to the next master.
+    pub(crate) reoffers: bool,
 }
 
 /// Memory for what is on its way to and from one disk.
@@ -48,6 +50,7 @@ impl DiskParams {
             block: [512, 4096, 4096][pick(&[0, 1, 2]) as usize],
             errors: pick(&[0, 0, 3, 30]),
             lies: pick(&[0, 0, 0, 20]),
+            reoffers: false,
         }
     }
 }

@@ -6,10 +6,10 @@ use super::{
     world::{Process, World},
 };
 use std::collections::BTreeMap;
-use ziggurat_base::{MemberId, SegmentId, Ticket};
+use ziggurat_base::{MemberId, Placement, SegmentId, Ticket};
 use ziggurat_engine::{
     command::{Answer, Effect},
-    ledger::{Change, LedgerBatch, LedgerReply, Verdict},
+    ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict},
     record::Record,
 };
 
@@ -58,6 +58,22 @@ fn told(batch: &LedgerBatch) -> Vec<Ticket> {
     }
 }
 
+/// What of a snapshot was taken on where it lies in memory.
+fn in_memory<'a>(
+    batch: &'a LedgerBatch,
+    verdicts: &'a [Verdict],
+) -> impl Iterator<Item = (&'a Holding, &'a Placement)> {
+    let holdings = match batch {
+        LedgerBatch::Page { holdings, .. } => &holdings[..],
+        _ => &[],
+    };
+    let taken = holdings
+        .iter()
+        .zip(verdicts)
+        .filter(|(_, verdict)| **verdict == Verdict::Taken);
+    taken.filter_map(|(holding, _)| Some((holding, holding.placement.as_ref()?)))
+}
+
 impl World {
     /// Takes a batch of what a node holds.
     pub(crate) fn ledger(
@@ -78,6 +94,10 @@ impl World {
             let verdicts = told(batch).into_iter().zip(&reply.verdicts);
             let taken = verdicts.filter(|(_, verdict)| **verdict == Verdict::Taken);
             taken.for_each(|(ticket, _)| self.oracle.told(ticket));
+            for (holding, placement) in in_memory(batch, &reply.verdicts) {
+                let ticket = holding.version.ticket;
+                self.books.adopted(ticket, (member, segment), placement);
+            }
         }
         self.after_call();
         reply

@@ -80,8 +80,13 @@ impl World {
         }
         self.master.rate = Rate::rolled(&mut self.dice);
         self.master.voided = 0;
+        if self.params.reoffers() {
+            let now = self.master_time();
+            self.master.catalog.expect_memory(now);
+        }
         let life = self.start(Process::Master);
         self.oracle.master_began(self.now, era);
+        self.books.master_began();
         self.outcome.tell(|| format!("master begins era {}", era.0));
         self.within(Process::Master, Some(life), TURN, move |world| {
             world.tick(life)

@@ -13,8 +13,8 @@ use std::{
     sync::Arc,
 };
 use ziggurat_base::{
-    CHUNK, Code, Error, Extent, MemberId, SegmentId, Ticket, checksum::chunk_count, frame::Span,
-    hash::Dice,
+    CHUNK, Code, Error, Extent, MemberId, SegmentId, Ticket, Timestamp, checksum::chunk_count,
+    frame::Span, hash::Dice,
 };
 use ziggurat_engine::{
     command::{Answer, Effect},
@@ -40,6 +40,10 @@ pub(crate) struct Node {
     pub(crate) member: Option<MemberId>,
     pub(crate) shelf: Shelf,
     pub(crate) memory: BTreeMap<SegmentId, Vec<u8>>,
+    /// What the partition calls each region of memory, or what nobody does while it is laid aside.
+    pub(crate) given: Vec<Option<SegmentId>>,
+    /// When, on its own clock, it asked what a master has last answered to it as a member.
+    pub(crate) standing: Option<Timestamp>,
     /// Segments that this member has given up itself: what is fenced there is fenced for ever.
     pub(crate) retired: BTreeSet<SegmentId>,
     /// Writes under way; whether each may go on.
@@ -62,6 +66,8 @@ impl Node {
             member: None,
             shelf: Shelf::default(),
             memory: BTreeMap::new(),
+            given: Vec::new(),
+            standing: None,
             retired: BTreeSet::new(),
             writes: BTreeMap::new(),
             highest_era: 0,
@@ -156,14 +162,30 @@ impl Node {
         self.retired.insert(segment);
     }
 
+    /// Calls a segment by another number, with all that lies in it; what is being written there is not written on.
+    pub(crate) fn renumber(&mut self, old: SegmentId, new: SegmentId) {
+        let writes = self.shelf.renumber(old, new);
+        self.stop(&writes);
+        if let Some(memory) = self.memory.remove(&old) {
+            self.memory.insert(new, memory);
+        }
+    }
+
+    /// The incarnation is over; what lies in memory is nobody's business yet.
+    pub(crate) fn end_membership(&mut self) {
+        self.member = None;
+        self.retired.clear();
+        self.inbox.close();
+    }
+
     /// The partition does not know this member any more: nothing of it is served.
     pub(crate) fn part(&mut self) {
         for segment in self.memory.keys().copied().collect::<Vec<_>>() {
             self.unmount(segment);
         }
-        self.member = None;
-        self.retired.clear();
-        self.inbox.close();
+        self.given.clear();
+        self.standing = None;
+        self.end_membership();
         if let Some(keeper) = &self.keeper {
             keeper.begin_memory(&[]);
         }

@@ -77,7 +77,7 @@ fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
 fn disks(seed: u64) -> (Option<DiskParams>, Config) {
     let dice = &mut Dice::new(seed ^ 0x0d15_c0b1);
     let has_disks = dice.below(DISKS_ONE_IN) == 0;
-    let disk = has_disks.then(|| DiskParams::rolled(dice));
+    let mut disk = has_disks.then(|| DiskParams::rolled(dice));
     let modes = [OffloadMode::Eager, OffloadMode::Eager, OffloadMode::OnEvict];
     let offloading = Config {
         offload: modes[dice.below(3) as usize],
@@ -85,6 +85,9 @@ fn disks(seed: u64) -> (Option<DiskParams>, Config) {
         offload_patience: millis(dice, 100, 3000),
         ..Config::default()
     };
+    if let Some(disk) = &mut disk {
+        disk.reoffers = dice.below(3) > 0;
+    }
     (disk, offloading)
 }
 
@@ -162,6 +165,13 @@ impl Params {
             check_every: if seed.is_multiple_of(8) { 1 } else { 16 },
             disk,
         }
+    }
+}
+
+impl Params {
+    /// Whether nodes offer what lies in their memory to the next master.
+    pub(crate) fn reoffers(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.reoffers)
     }
 }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use futures_util::future::select;
 use std::{pin::pin, sync::Arc, time::Duration};
-use ziggurat_base::{ByteCount, Code, Era, MemberId, SegmentId};
-use ziggurat_engine::command::{Answer, Keep, MemberOffer, SegmentOffer};
+use ziggurat_base::{ByteCount, Clock as _, Code, Era, MemberId, SegmentId, Timestamp};
+use ziggurat_engine::command::{Answer, Keep, MemberOffer, SegmentOffer, Stock};
 use ziggurat_node::Keeper;
 
 /// The pause after a refusal.
@@ -45,16 +45,21 @@ pub(crate) async fn run(sim: Sim, index: usize) {
         keeper,
     };
     loop {
-        if let Ok(member) = control.join().await {
-            control.serve(member).await;
-            control.sim.with(|world| world.nodes[index].part());
+        if let Ok((member, stock)) = control.join().await {
+            control.serve(member, stock).await;
+            control.sim.with(|world| {
+                // Memory that may be offered again is kept until there is somebody to offer it to.
+                if !world.params.reoffers() {
+                    world.nodes[index].part();
+                }
+            });
         }
         control.clock.sleep(PAUSE).await;
     }
 }
 
 impl Control {
-    async fn join(&self) -> Answer<MemberId> {
+    async fn join(&self) -> Answer<(MemberId, Stock)> {
         let index = self.index;
         let feed = self.keeper.is_some();
         let joined = call(&self.sim, self.me, move |world| {
@@ -69,22 +74,81 @@ impl Control {
             Ok((member, world.master.catalog.era()))
         });
         let (member, era) = joined.await?;
+        let stock = self.stock();
+        match stock {
+            Stock::Held => self.lay_aside(),
+            Stock::Fresh | Stock::Volatile => self.sim.with(|world| world.nodes[index].part()),
+        }
         self.sim.with(|world| {
             let node = &mut world.nodes[index];
-            node.part();
             node.member = Some(member);
             node.highest_era = node.highest_era.max(era.0);
-            world.outcome.tell(|| format!("n{index} is {member}"));
+            world
+                .outcome
+                .tell(|| format!("n{index} is {member}, its memory is {stock:?}"));
         });
-        Ok(member)
+        Ok((member, stock))
+    }
+
+    /// What the memory is worth to a master that has just taken the node in.
+    fn stock(&self) -> Stock {
+        let (reoffers, standing, ttl) = self.sim.with(|world| {
+            let standing = world.nodes[self.index].standing;
+            (
+                world.params.reoffers(),
+                standing,
+                world.params.config.member_ttl,
+            )
+        });
+        let limit = ttl * 9 / 10;
+        match standing.is_some_and(|heard| self.clock.now().since(heard) < limit) {
+            _ if !reoffers => Stock::Volatile,
+            true => Stock::Held,
+            false => Stock::Fresh,
+        }
+    }
+
+    /// Keeps what lies in memory under numbers that no master gives.
+    fn lay_aside(&self) {
+        let Some(keeper) = &self.keeper else {
+            return;
+        };
+        let given = self.sim.with(|world| {
+            let node = &mut world.nodes[self.index];
+            node.end_membership();
+            node.given.clone()
+        });
+        let mut kept = Vec::new();
+        for (number, before) in given.into_iter().enumerate() {
+            let aside = SegmentId(u32::MAX - number as u32);
+            if let Some(before) = before {
+                self.renumber(keeper, number, before, aside);
+                kept.push(aside);
+            }
+        }
+        keeper.begin_memory(&kept);
+    }
+
+    fn renumber(&self, keeper: &Keeper, number: usize, before: SegmentId, after: SegmentId) {
+        if before != after {
+            keeper.carry_memory(before, after);
+        }
+        self.sim.with(|world| {
+            let node = &mut world.nodes[self.index];
+            if before != after {
+                node.renumber(before, after);
+            }
+            node.given[number] = Some(after);
+        });
     }
 
     /// Until the partition does not know this member any more.
-    async fn serve(&self, member: MemberId) {
+    async fn serve(&self, member: MemberId, stock: Stock) {
         let count = self.sim.with(|world| world.params.segments_per_node);
+        let joined = self.clock.now();
         let mut mounted = Vec::new();
         for number in 0..count {
-            mounted.push(self.mount(member, number).await);
+            mounted.push(self.mount(member, number, stock).await);
         }
         if mounted.contains(&None) {
             return;
@@ -100,6 +164,7 @@ impl Control {
                 if keeper.mount(&port, member).await.is_err() {
                     return;
                 }
+                self.stand(joined);
                 let pings = pin!(self.ping(member, &mut mounted));
                 let telling = pin!(self.tell(keeper, &port, member));
                 select(pings, telling).await;
@@ -120,11 +185,15 @@ impl Control {
                 self.listen(member).await;
             }
             self.clock.sleep(pause).await;
+            let asked = self.clock.now();
             let ping = call(&self.sim, self.me, move |world| {
                 world.serve(member, |world, _| world.sent_to(member))
             });
             match ping.await {
-                Ok(sent) => self.sim.with(|world| world.nodes[index].inbox.expect(sent)),
+                Ok(sent) => {
+                    self.sim.with(|world| world.nodes[index].inbox.expect(sent));
+                    self.stand(asked);
+                }
                 Err(error) if error.code() == Code::ClientNotFound => return,
                 Err(_) => {}
             }
@@ -146,6 +215,12 @@ impl Control {
                 }
             }
         }
+    }
+
+    /// A master has answered this member, who asked at `asked`.
+    fn stand(&self, asked: Timestamp) {
+        self.sim
+            .with(|world| world.nodes[self.index].standing = Some(asked));
     }
 
     /// Connects to the effects of this member, when it is not connected or something was lost on the way.
@@ -173,11 +248,24 @@ impl Control {
             world.serve(member, |world, _| world.master.catalog.leave(member))
         });
         let _unheard = left.await;
+        // Who leaves has nothing to offer to anybody.
+        self.sim
+            .with(|world| world.nodes[self.index].standing = None);
     }
 
     /// Gives a segment and learns its number; `None` when this member is not known any more.
-    async fn mount(&self, member: MemberId, number: usize) -> Option<SegmentId> {
+    async fn mount(&self, member: MemberId, number: usize, stock: Stock) -> Option<SegmentId> {
         let index = self.index;
+        let before = self.sim.with(|world| {
+            let given = &mut world.nodes[index].given;
+            given.resize(given.len().max(number + 1), None);
+            given[number]
+        });
+        let stock = match (stock, before) {
+            (Stock::Held, None) => Stock::Fresh,
+            _ => stock,
+        };
+        let held_era = self.keeper.as_ref().map_or(Era(0), |k| k.highest_era());
         loop {
             let (capacity, era) = self
                 .sim
@@ -185,9 +273,9 @@ impl Control {
             let offer = SegmentOffer {
                 name: format!("node{index}/{number}").into(),
                 capacity: ByteCount(capacity),
-                highest_era: Era(era),
+                highest_era: Era(era).max(held_era),
                 keep: Keep::Delegated,
-                stock: Default::default(),
+                stock,
             };
             let name = offer.name.clone();
             let mounted = call(&self.sim, self.me, move |world| world.mount(member, &offer));
@@ -198,8 +286,17 @@ impl Control {
                 Err(_) => self.find(member, &name).await,
             };
             if let Some(segment) = segment {
+                match (before, &self.keeper) {
+                    (Some(before), Some(keeper)) => {
+                        self.renumber(keeper, number, before, segment);
+                    }
+                    _ => self.sim.with(|world| {
+                        let node = &mut world.nodes[index];
+                        node.mount(segment, capacity);
+                        node.given[number] = Some(segment);
+                    }),
+                }
                 self.sim.with(|world| {
-                    world.nodes[index].mount(segment, capacity);
                     world.outcome.tell(|| format!("n{index} mounts {segment}"));
                 });
                 return Some(segment);
@@ -251,7 +348,9 @@ impl Control {
             self.clock.sleep(PAUSE).await;
             self.unmount(member, segment, grace).await;
         }
-        mounted[number] = self.mount(member, number).await;
+        self.sim
+            .with(|world| world.nodes[index].given[number] = None);
+        mounted[number] = self.mount(member, number, Stock::Volatile).await;
         mounted[number].is_some()
     }
 
