@@ -211,7 +211,7 @@ fn on_tmpfs(test: &'static str, size: &str) -> Option<PathBuf> {
     if !mounts.is_ok_and(|output| output.status.success()) {
         skip(
             "on_a_small_filesystem",
-            "root",
+            "mounts",
             "only root, and outside of a chroot, can mount a small filesystem",
         );
         return None;

@@ -17,7 +17,7 @@ fn a_full_filesystem_makes_the_tier_read_only_until_it_has_room() {
     } else if !can_mount() {
         skip(
             "a_full_filesystem_makes_the_tier_read_only",
-            "root",
+            "mounts",
             "only root, and outside of a chroot, can mount a small filesystem",
         );
     } else {

@@ -25,7 +25,7 @@ fn what_was_acknowledged_is_there_after_a_loss_of_power() {
     } else if !can_mount() {
         skip(
             "what_was_acknowledged_is_there_after_a_loss_of_power",
-            "root",
+            "mounts",
             "only root, and outside of a chroot, can mount a small filesystem",
         );
     } else {

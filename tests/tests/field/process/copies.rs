@@ -121,13 +121,7 @@ async fn a_batch_goes_on_with_the_other_ssd_when_an_owner_dies() -> Result<()> {
     }
     on_ssd(&store, 2 * COUNT as u64 + 10).await;
     for wish in [&first, &second] {
-        let address = cluster.kill(wish.name);
-        cluster
-            .add(&NodeWish {
-                listen: Some(address),
-                ..wish.clone()
-            })
-            .await;
+        reborn(&mut cluster, wish).await;
     }
     on_ssd(&store, 2 * COUNT as u64 + 10).await;
     let reader = cluster.connect().await;

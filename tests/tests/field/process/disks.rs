@@ -54,14 +54,34 @@ pub(super) async fn put_all(store: &Store, count: usize, len: usize) -> Result<(
 }
 
 /// Ends a node with `kill -9` and starts it anew at the same address: its memory is gone, and what it held is on SSD alone.
+/// The master knows the new process when this returns, though not yet all that is on its disk.
 pub(super) async fn reborn(cluster: &mut Cluster, wish: &NodeWish<'_>) {
+    reborn_after(cluster, wish, Duration::ZERO).await;
+}
+
+/// The same, away for a while.
+async fn reborn_after(cluster: &mut Cluster, wish: &NodeWish<'_>, away: Duration) {
+    let store = cluster.connect().await;
+    let owner = async || {
+        let segments = store.segments().await.ok()?;
+        let memory = segments.iter().find(|segment| &*segment.name == wish.name);
+        memory.map(|segment| segment.member)
+    };
+    let before = owner().await;
     let address = cluster.kill(wish.name);
+    // The fault itself: away for this long.
+    tokio::time::sleep(away).await;
     cluster
         .add(&NodeWish {
             listen: Some(address),
             ..wish.clone()
         })
         .await;
+    eventually("the master knows the new process", async || {
+        let now = owner().await;
+        now.is_some() && now != before
+    })
+    .await;
 }
 
 /// How many of the numbered objects are there. All that are have the right bytes; none is an error.
@@ -142,22 +162,14 @@ async fn a_node_that_comes_back_brings_all_of_its_ssd() -> Result<()> {
     let used = store.stats().await?.owned_used;
     let ttl = spans.ttl_ms;
     for delay in [0, ttl / 2, ttl - 100, ttl + 100] {
-        let address = cluster.kill("n");
-        // The fault itself: away for this long.
-        tokio::time::sleep(Duration::from_millis(delay)).await;
         let began = Instant::now();
-        cluster
-            .add(&NodeWish {
-                listen: Some(address),
-                ..wish.clone()
-            })
-            .await;
+        reborn_after(&mut cluster, &wish, Duration::from_millis(delay)).await;
         eventually("all is there again", async || {
             let stats = store.stats().await;
-            stats.is_ok_and(|stats| stats.objects == COUNT as u64)
+            stats.is_ok_and(|stats| stats.owned_replicas == COUNT as u64)
         })
         .await;
-        println!("away for {delay} ms, back after {:?}", began.elapsed());
+        println!("away for {delay} ms, there after {:?}", began.elapsed());
         assert_eq!(count_right(&store, COUNT, LEN).await?, COUNT, "{delay} ms");
         assert_eq!(store.stats().await?.owned_used, used, "charged once");
     }
