@@ -47,10 +47,19 @@ fn filled() -> TempDir {
         text(&trace),
         "--dram=1MiB",
         "--block-bytes=8KiB",
+        "--ssd-write-budget=1GiB/s",
+        "--ssd-codec=zstd",
         &ssd,
     ];
     let (code, report) = run(&arguments);
     assert_eq!(code, Some(0), "{report}");
+    let budget = &report["write_budget"];
+    assert_eq!(
+        budget["bytes_per_second"].as_u64(),
+        Some(1 << 30),
+        "{report}"
+    );
+    assert_eq!(budget["objects_refused"].as_u64(), Some(0), "{report}");
     dir
 }
 
@@ -63,6 +72,8 @@ fn a_sound_directory_is_listed_proved_and_dumped() {
     let objects = report["objects"].as_u64().expect("a count");
     assert!(objects >= 10, "{report}");
     assert_eq!(report["foreign"], Value::from(Vec::<Value>::new()));
+    // Payloads of a replay are noise.
+    assert_eq!(report["codecs"]["none"]["objects"], report["objects"]);
 
     let (code, proved) = run(&["ssd", "verify", text(&ssd)]);
     assert_eq!(code, Some(0), "{proved}");

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Clock, Code, DirectoryId, Error, Result};
 use ziggurat_engine::evict::PolicyKind;
 use ziggurat_io::{Pool, Report, Space, open::Options as DiskOptions};
-use ziggurat_tiers::ssd::{Durability, Options as TierOptions, SsdTier, WriteBudget};
+use ziggurat_tiers::ssd::{Durability, Options as TierOptions, Packing, SsdTier, WriteBudget};
 
 /// The name of the file that tells two processes apart.
 pub(crate) const LOCK: &str = "lock";
@@ -116,6 +116,8 @@ pub struct SsdOptions {
     pub staging: ByteCount,
     /// How much may be written to each directory over time; without one as much as comes.
     pub write_budget: Option<WriteBudget>,
+    /// How payloads are stored from now on; what is there already stays as it is.
+    pub packing: Packing,
     /// How the disks are driven.
     pub disk: DiskOptions,
 }
@@ -130,6 +132,7 @@ impl Default for SsdOptions {
             policy: tier.policy,
             staging: ByteCount::mib(128),
             write_budget: None,
+            packing: tier.packing,
             disk: DiskOptions::default(),
         }
     }
@@ -216,6 +219,7 @@ impl SsdOptions {
             durability: self.durability,
             policy: self.policy,
             write_budget: self.write_budget,
+            packing: self.packing,
             ..TierOptions::default()
         };
         let open = SsdTier::open(disk, Arc::clone(clock), options, fresh()?);

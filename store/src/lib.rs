@@ -43,4 +43,7 @@ pub use ziggurat_node::{
     MemoryOptions, Node, NodeOptions, SsdOptions, SsdPath, memory::available_memory, offline,
 };
 pub use ziggurat_proto::hello::VERSIONS;
-pub use ziggurat_tiers::ssd::{BudgetStats, Durability, WriteBudget, offline::Placed};
+pub use ziggurat_tiers::ssd::{
+    BudgetStats, Codec, Durability, LEVEL_MAX, Packing, WriteBudget,
+    offline::{Placed, Stored},
+};

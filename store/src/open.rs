@@ -266,6 +266,8 @@ fn add(sum: TierStats, one: TierStats) -> TierStats {
         index_bytes: sum.index_bytes + one.index_bytes,
         written: sum.written + one.written,
         written_bytes: sum.written_bytes + one.written_bytes,
+        stored_bytes: sum.stored_bytes + one.stored_bytes,
+        compressed: sum.compressed + one.compressed,
         device_bytes: sum.device_bytes + one.device_bytes,
         copied: sum.copied + one.copied,
         copied_bytes: sum.copied_bytes + one.copied_bytes,

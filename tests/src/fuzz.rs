@@ -11,6 +11,7 @@ use ziggurat_engine::catalog::Matcher;
 use ziggurat_tiers::ssd::format::{
     PAGE,
     batch::{self, Head},
+    codec::{self, Codec, Index},
     file::{FileHead, Seal, decode_footer, encode_footer},
     identity::Identity,
     record::Record,
@@ -35,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     ("ssd_batch", ssd_batch),
     ("ssd_footer", ssd_footer),
     ("ssd_record", ssd_record),
+    ("ssd_payload", ssd_payload),
     ("records_file", records_file),
 ];
 
@@ -198,6 +200,44 @@ pub fn ssd_record(bytes: &[u8]) {
             assert_eq!(again, bytes[..len]);
         }
     }
+}
+
+/// A compressed payload: the first byte is the codec, the next four the bytes that it should become. What it becomes is no more
+/// than that. And the other way: the rest as a payload comes back.
+pub fn ssd_payload(bytes: &[u8]) {
+    let Some((number, rest)) = bytes.split_first() else {
+        return;
+    };
+    let Some(codec) = Codec::of(*number) else {
+        return;
+    };
+    let Some((len, stored)) = rest.split_first_chunk::<4>() else {
+        return;
+    };
+    let len = u64::from(u32::from_le_bytes(*len));
+    let mut count = 0;
+    let decoded = codec::decode(codec, len, stored, &mut |bytes| {
+        count += bytes.len() as u64;
+        assert!(count <= len, "no more than was announced");
+    });
+    assert!(decoded.is_err() || count == len);
+    let (mut lens, mut bodies) = (Vec::new(), Vec::new());
+    for chunk in stored.chunks(ziggurat_base::CHUNK) {
+        let start = bodies.len();
+        codec::encode_chunk(codec, 1, chunk, &mut bodies).expect("there is memory");
+        lens.push((bodies.len() - start) as u32);
+    }
+    let mut packed = match codec {
+        Codec::Plain => Vec::new(),
+        _ => Index::encode(&lens),
+    };
+    packed.append(&mut bodies);
+    let mut again = Vec::new();
+    let back = codec::decode(codec, stored.len() as u64, &packed, &mut |bytes| {
+        again.extend_from_slice(bytes);
+    });
+    assert!(back.is_ok() || stored.is_empty());
+    assert_eq!(again, stored);
 }
 
 /// The records of a master, as they are and with sums that fit.

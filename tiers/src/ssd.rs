@@ -12,6 +12,7 @@ mod append;
 mod budget;
 mod clean;
 mod logfile;
+mod pack;
 mod read;
 mod recover;
 mod scan;
@@ -19,6 +20,8 @@ mod tombs;
 
 pub use append::{BATCH_BYTES, BATCH_OBJECTS, Item, Source};
 pub use budget::{BURST, BudgetStats, PATIENCE, WriteBudget};
+pub use format::codec::{Codec, LEVEL_MAX};
+pub use pack::Packing;
 pub use read::{Found, Wanted};
 pub use recover::Recovered;
 
@@ -113,6 +116,8 @@ pub struct Options {
     pub batch_bytes: ByteCount,
     /// How much may be written over time; without one as much as comes.
     pub write_budget: Option<WriteBudget>,
+    /// How payloads are stored.
+    pub packing: Packing,
 }
 
 impl Default for Options {
@@ -124,6 +129,7 @@ impl Default for Options {
             policy: PolicyKind::default(),
             batch_bytes: BATCH_BYTES,
             write_budget: None,
+            packing: Packing::default(),
         }
     }
 }
@@ -178,6 +184,10 @@ pub struct Stats {
     pub written: u64,
     /// Bytes of their payloads.
     pub written_bytes: u64,
+    /// Bytes that those take on disk: fewer where they are compressed.
+    pub stored_bytes: u64,
+    /// How many of them are compressed.
+    pub compressed: u64,
     /// Bytes written to disk in all: payloads, headers, padding, copies, footers, tombstones.
     pub device_bytes: u64,
     /// Records copied forward by cleaning.
@@ -486,6 +496,11 @@ impl SsdTier {
     }
 }
 
+/// How something held is stored.
+fn codec_of(held: &Held) -> Codec {
+    Codec::of(held.codec).expect("the number of a codec that a record had")
+}
+
 /// The record of something held, for a footer or a copy.
 fn record_of(held: &Held, names: &Names<'_>) -> Record {
     Record {
@@ -497,7 +512,7 @@ fn record_of(held: &Held, names: &Names<'_>) -> Record {
         at: held.spot.at,
         header_at: held.spot.header_at,
         crc: held.crc,
-        codec: format::record::Codec::Plain,
+        codec: codec_of(held),
         hint: held.hint,
         pinned: held.pinned,
         parent: names.parent_owned(),

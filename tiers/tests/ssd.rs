@@ -7,6 +7,8 @@ mod crash;
 mod format;
 #[path = "ssd/offline.rs"]
 mod offline;
+#[path = "ssd/packed.rs"]
+mod packed;
 #[path = "ssd/rig.rs"]
 mod rig;
 #[path = "ssd/rot.rs"]

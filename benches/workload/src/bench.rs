@@ -8,6 +8,7 @@
 //! Servers are processes of their own: this program, started again with the words of [`Program`] (see [`peer`]).
 
 pub mod catalog;
+pub mod codec;
 pub mod data;
 pub mod failover;
 mod limits;
@@ -17,6 +18,7 @@ pub mod ssd;
 mod stopwatch;
 
 pub use catalog::{CatalogOptions, CatalogReport};
+pub use codec::{CodecOptions, CodecReport};
 pub use data::{DataOptions, DataReport};
 pub use failover::{FailoverOptions, FailoverReport};
 pub use peer::{Pinning, Program};

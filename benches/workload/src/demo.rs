@@ -14,7 +14,7 @@ use ziggurat_base::{
 };
 use ziggurat_engine::{catalog, command::Keep, space::AllocatorKind};
 use ziggurat_store::{
-    MemoryOptions, OpenOptions, SsdOptions, SsdPath, Store, SystemClock, WriteBudget,
+    MemoryOptions, OpenOptions, Packing, SsdOptions, SsdPath, Store, SystemClock, WriteBudget,
 };
 
 /// What to demonstrate.
@@ -40,6 +40,7 @@ impl Default for DemoOptions {
                 dram: ByteCount::mib(256),
                 ssd: Vec::new(),
                 write_budget: None,
+                packing: Packing::default(),
             },
             block_bytes: ByteCount::kib(64),
             payload: ByteCount::mib(1280),
@@ -121,6 +122,8 @@ pub struct Tiers {
     pub ssd: Vec<SsdPath>,
     /// How much may be written to each directory; in a replay that nothing paces, in the time of the trace.
     pub write_budget: Option<WriteBudget>,
+    /// How payloads are stored there.
+    pub packing: Packing,
 }
 
 /// What payloads of an earlier run in the same directory derive from.
@@ -230,6 +233,7 @@ pub fn open_for_replay(tiers: &Tiers, policy: PolicyKind, clock: Arc<dyn Clock>)
         ssd: SsdOptions {
             directories: tiers.ssd.clone(),
             write_budget: tiers.write_budget,
+            packing: tiers.packing,
             ..SsdOptions::default()
         },
         catalog: catalog::Config {
@@ -264,6 +268,8 @@ pub fn tell_ssd(store: &Store, report: &mut RunReport) {
         report.ssd_bytes_written = ssd.total.device_bytes;
         report.write_amplification = ssd.total.write_amplification();
         report.ssd_bytes_per_hit = ssd.total.bytes_per_hit();
+        report.ssd_bytes_stored = ssd.total.stored_bytes;
+        report.ssd_objects_compressed = ssd.total.compressed;
         let budget = ssd.total.budget;
         report.write_budget = (budget.rate > 0).then(|| BudgetReport {
             bytes_per_second: budget.rate,

@@ -122,6 +122,10 @@ pub struct RunReport {
     pub write_amplification: f64,
     /// Bytes written to SSD for each read that it answered; 0 without any.
     pub ssd_bytes_per_hit: f64,
+    /// Bytes that the payloads that came to SSD take there; fewer than they have where they are compressed.
+    pub ssd_bytes_stored: u64,
+    /// How many of them are compressed.
+    pub ssd_objects_compressed: u64,
     /// What the write budget has done; none without one.
     pub write_budget: Option<BudgetReport>,
     /// Objects evicted meanwhile; filled in by whoever can see the partition.

@@ -1,5 +1,6 @@
 //! `ziggurat bench`: how fast it is on this machine, beside what the machine can do without it.
 
+mod codec;
 mod recovery;
 mod ssd;
 
@@ -23,6 +24,7 @@ Examples:
   ziggurat bench data --rounds 9
   ziggurat bench rpc --pin one-core
   ziggurat bench failover --json
+  ziggurat bench codec --sample kv.bin --json
   ziggurat bench ssd --dir /mnt/nvme0 --json";
 
 /// Measure the speed on this machine beside its limits
@@ -80,6 +82,8 @@ enum What {
         #[arg(long, value_name = "NUMBER", default_value_t = 1)]
         seed: u64,
     },
+    /// Compression on SSD: ratio and cost on keys and values of a transformer with random weights, and on a sample
+    Codec(codec::Arguments),
     /// The SSD tier on a directory beside fio, which has to be installed
     Ssd(ssd::Arguments),
     /// How long an SSD directory with many records takes to open, and what its index takes
@@ -166,6 +170,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             };
             Answer::done(failover_text(&report, screen), &report).ending(exit)
         }
+        What::Codec(arguments) => codec::run(arguments, screen, &mut tell)?,
         What::Ssd(arguments) => {
             // It knows how far it has to go, and has a bar of its own.
             bar.finish_and_clear();

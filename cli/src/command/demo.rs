@@ -8,7 +8,7 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use ziggurat_base::{ByteCount, Code, Error, Result};
-use ziggurat_store::{SsdPath, WriteBudget};
+use ziggurat_store::{Codec, LEVEL_MAX, Packing, SsdPath, WriteBudget};
 use ziggurat_workload::{
     PolicyKind, Totals,
     demo::{DemoOptions, DemoReport, Tiers, demo},
@@ -44,6 +44,12 @@ pub(crate) struct Arguments {
     /// How much may be written to each SSD directory: 200MiB/s, or its size so often a day (1.0dwpd)
     #[arg(long, value_name = "RATE", conflicts_with = "no_ssd")]
     ssd_write_budget: Option<WriteBudget>,
+    /// How payloads are stored on SSD: none, zstd or bf16-planes+zstd
+    #[arg(long, value_name = "CODEC", default_value_t, conflicts_with = "no_ssd")]
+    ssd_codec: Codec,
+    /// How hard Zstandard tries, 1 to 19
+    #[arg(long, value_name = "NUMBER", default_value_t = Packing::default().level, value_parser = clap::value_parser!(u8).range(1..=i64::from(LEVEL_MAX)))]
+    ssd_codec_level: u8,
     /// Memory alone
     #[arg(long)]
     no_ssd: bool,
@@ -79,6 +85,10 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             dram: arguments.dram,
             ssd,
             write_budget: arguments.ssd_write_budget,
+            packing: Packing {
+                codec: arguments.ssd_codec,
+                level: arguments.ssd_codec_level,
+            },
         },
         block_bytes: arguments.block_bytes,
         payload: arguments.payload,

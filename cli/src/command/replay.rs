@@ -4,7 +4,7 @@ use super::demo::{comparison, movement, show, verdict};
 use crate::{answer::Answer, progress, screen::Screen};
 use std::path::PathBuf;
 use ziggurat_base::{ByteCount, Result};
-use ziggurat_store::{Blocking, ConnectOptions, SsdPath, WriteBudget};
+use ziggurat_store::{Blocking, Codec, ConnectOptions, LEVEL_MAX, Packing, SsdPath, WriteBudget};
 use ziggurat_workload::{
     PolicyKind, ReplayOptions, ReplayReport,
     demo::Tiers,
@@ -38,6 +38,12 @@ pub(crate) struct Arguments {
     /// trace
     #[arg(long, value_name = "RATE", requires = "ssd")]
     ssd_write_budget: Option<WriteBudget>,
+    /// How payloads are stored on SSD: none, zstd or bf16-planes+zstd
+    #[arg(long, value_name = "CODEC", default_value_t, requires = "ssd")]
+    ssd_codec: Codec,
+    /// How hard Zstandard tries, 1 to 19
+    #[arg(long, value_name = "NUMBER", default_value_t = Packing::default().level, value_parser = clap::value_parser!(u8).range(1..=i64::from(LEVEL_MAX)))]
+    ssd_codec_level: u8,
     /// Payload of one block
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount::kib(64))]
     block_bytes: ByteCount,
@@ -102,6 +108,10 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
                 dram: arguments.dram,
                 ssd: arguments.ssd.clone(),
                 write_budget: arguments.ssd_write_budget,
+                packing: Packing {
+                    codec: arguments.ssd_codec,
+                    level: arguments.ssd_codec_level,
+                },
             },
             policy,
             &mut shown,

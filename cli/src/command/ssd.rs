@@ -9,6 +9,7 @@ use crate::{
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::{
+    collections::BTreeMap,
     io::Write as _,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,7 +17,7 @@ use std::{
 };
 use ziggurat_base::{ByteCount, Clock, Code, Error, Result};
 use ziggurat_store::{
-    Placed, SystemClock,
+    Codec, Placed, Stored, SystemClock,
     offline::{Archive, gc},
 };
 
@@ -135,6 +136,7 @@ fn inspect(dir: &Path, screen: &Screen) -> Result<Answer> {
         report.tombstones,
         table.text()
     );
+    text += &codecs_text(&report.codecs, screen);
     if report.tenants.len() > 1 {
         let mut tenants = Table::new(screen, ["tenant", "objects", "bytes"]);
         for (name, (objects, bytes)) in &report.tenants {
@@ -160,11 +162,39 @@ fn inspect(dir: &Path, screen: &Screen) -> Result<Answer> {
         (name.to_string(), counts)
     });
     let json = json!({
+        "codecs": codecs_json(&report.codecs),
         "directory": report.directory.to_string(), "objects": objects, "bytes": bytes,
         "tombstones": report.tombstones, "files": files.collect::<Vec<_>>(),
         "tenants": tenants.collect::<serde_json::Map<_, _>>(), "foreign": report.foreign,
     });
     Ok(Answer::done(text, &json))
+}
+
+/// How much is stored in which way, where anything is compressed.
+fn codecs_text(stored: &BTreeMap<Codec, Stored>, screen: &Screen) -> String {
+    if stored.keys().all(|codec| *codec == Codec::Plain) {
+        return String::new();
+    }
+    let mut codecs = Table::new(screen, ["codec", "objects", "bytes", "on disk"]);
+    for (codec, stored) in stored {
+        codecs.row([
+            (codec.to_string(), Paint::Plain),
+            (stored.records.to_string(), Paint::Plain),
+            (size(stored.len), Paint::Plain),
+            (size(stored.stored_len), Paint::Plain),
+        ]);
+    }
+    format!("\n{}", codecs.text())
+}
+
+fn codecs_json(stored: &BTreeMap<Codec, Stored>) -> Value {
+    let codecs = stored.iter().map(|(codec, stored)| {
+        let counts = json!({
+            "objects": stored.records, "bytes": stored.len, "stored_bytes": stored.stored_len,
+        });
+        (codec.to_string(), counts)
+    });
+    codecs.collect::<serde_json::Map<_, _>>().into()
 }
 
 fn verify(dir: &Path, screen: &Screen) -> Result<Answer> {
@@ -220,7 +250,9 @@ fn list(records: &[Placed], limit: usize, screen: &Screen) -> Answer {
             records.len()
         ));
     }
-    let headings = ["tenant", "key", "version", "size", "file", "offset", "sum"];
+    let headings = [
+        "tenant", "key", "version", "size", "on disk", "codec", "file", "offset", "sum",
+    ];
     let mut table = Table::new(screen, headings);
     let mut objects = Vec::new();
     for (file, record) in shown {
@@ -231,13 +263,15 @@ fn list(records: &[Placed], limit: usize, screen: &Screen) -> Answer {
             (record.key.to_string(), Paint::Plain),
             (record.ticket.to_string(), Paint::Dim),
             (size(record.len), Paint::Plain),
+            (size(record.stored_len), Paint::Dim),
+            (record.codec.to_string(), Paint::Dim),
             (file.clone(), Paint::Dim),
             (record.at.to_string(), Paint::Dim),
             (crc.clone(), Paint::Dim),
         ]);
         objects.push(json!({
             "tenant": record.tenant, "key": record.key.to_string(), "ticket": record.ticket.to_string(),
-            "len": record.len, "stored_len": record.stored_len, "file": file, "offset": record.at, "crc32": crc,
+            "len": record.len, "stored_len": record.stored_len, "codec": record.codec.name(), "file": file, "offset": record.at, "crc32": crc,
             "parent": record.parent.as_ref().map(ToString::to_string),
             "group": record.group.as_ref().map(ToString::to_string), "pinned": record.pinned,
         }));

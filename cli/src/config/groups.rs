@@ -13,8 +13,8 @@ use super::{
 use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
-    AllocatorKind, CatalogConfig, ConnectOptions, Durability, OffloadMode, OpenOptions, Patience,
-    PlacementKind, PolicyKind, SsdOptions, WriteBudget,
+    AllocatorKind, CatalogConfig, Codec, ConnectOptions, Durability, LEVEL_MAX, OffloadMode,
+    OpenOptions, Patience, PlacementKind, PolicyKind, SsdOptions, WriteBudget,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -103,6 +103,11 @@ settings! {
         /// (1.0dwpd). A minute of it may be saved up; what would wait longer than 10 s is not taken over. Without one as much
         /// as comes.
         ssd_write_budget: Option<WriteBudget> = SsdOptions::default().write_budget;
+        /// How payloads are stored on SSD: as they come, or compressed where that saves an eighth; bf16-planes+zstd splits
+        /// numbers of two bytes first. What is there already stays as it is.
+        ssd_codec: Codec = SsdOptions::default().packing.codec;
+        /// How hard Zstandard tries.
+        ssd_codec_level: u16 = SsdOptions::default().packing.level.into(), in 1..=u16::from(LEVEL_MAX);
         /// How long a node that starts waits for its master.
         join_timeout: Duration = Duration::from_secs(30), in MILLISECOND..=DAY;
         /// How long a node that is told to stop keeps its objects readable.

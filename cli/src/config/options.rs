@@ -4,7 +4,7 @@ use super::groups::{Client, Cluster, Master, Node, Partition};
 use std::sync::Arc;
 use ziggurat_base::memory::Pages;
 use ziggurat_store::{
-    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode,
+    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode, Packing,
     SsdOptions, SsdPath, SystemClock,
 };
 
@@ -72,6 +72,10 @@ impl Node {
             policy: self.ssd_policy,
             staging: self.ssd_staging,
             write_budget: self.ssd_write_budget,
+            packing: Packing {
+                codec: self.ssd_codec,
+                level: u8::try_from(self.ssd_codec_level).expect("a checked level"),
+            },
             ..SsdOptions::default()
         }
     }

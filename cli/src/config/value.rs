@@ -4,7 +4,7 @@ use super::{address::Address, ratio::Ratio, ssd::SsdList};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
 use ziggurat_store::{
-    AllocatorKind, Durability, OffloadMode, PlacementKind, PolicyKind, WriteBudget,
+    AllocatorKind, Codec, Durability, OffloadMode, PlacementKind, PolicyKind, WriteBudget,
 };
 
 /// A type that settings can have.
@@ -149,6 +149,7 @@ plain! {
     Durability, "buffered|batch|object", coded;
     OffloadMode, "eager|on-evict|off", coded;
     WriteBudget, "RATE", coded;
+    Codec, "none|zstd|bf16-planes+zstd", coded;
 }
 
 impl Value for AllocatorKind {

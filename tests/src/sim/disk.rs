@@ -12,7 +12,7 @@ use ziggurat_io::{
     Geometry, Pool,
     mem::{Attempt, Fault, MemDisk, MemOptions, Op, Verdict},
 };
-use ziggurat_tiers::ssd::{Durability, Options};
+use ziggurat_tiers::ssd::{Codec, Durability, Options, Packing};
 
 /// What a world decides of its disks.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ const STAGING: u64 = 2 << 20;
 
 impl DiskParams {
     pub(crate) fn rolled(dice: &mut Dice) -> Self {
+        // Dice of their own: what is rolled after them does not depend on it.
+        let packing = packing(&mut Dice::new(dice.clone().roll() ^ 0xc0_dec0));
         let mut pick = |list: &[u64]| list[dice.below(list.len() as u64) as usize];
         let options = Options {
             capacity: ByteCount(pick(&[2, 3, 8, 16]) << 20),
@@ -44,6 +46,7 @@ impl DiskParams {
             },
             policy: PolicyKind::ALL[pick(&[0, 1, 2]) as usize],
             write_budget: None,
+            packing,
         };
         Self {
             options,
@@ -52,6 +55,14 @@ impl DiskParams {
             lies: pick(&[0, 0, 0, 20]),
             reoffers: false,
         }
+    }
+}
+
+/// How payloads are stored.
+fn packing(dice: &mut Dice) -> Packing {
+    Packing {
+        codec: Codec::ALL[dice.below(3) as usize],
+        level: 1 + dice.below(3) as u8,
     }
 }
 

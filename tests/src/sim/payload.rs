@@ -5,6 +5,9 @@ use ziggurat_base::{Key, ObjectKey, TenantId, hash::key_hash};
 /// A key within its tenant.
 pub(crate) type Name = (TenantId, ObjectKey);
 
+/// The bits of a word that a payload has which can be compressed.
+const SPARSE: u64 = 0x03ff_03ff_03ff_03ff;
+
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn word(base: u64, nonce: u64, index: u64) -> u64 {
@@ -12,7 +15,9 @@ fn word(base: u64, nonce: u64, index: u64) -> u64 {
         return nonce;
     }
     let x = (base ^ index).wrapping_mul(SPREAD);
-    x ^ (x >> 29)
+    let x = x ^ (x >> 29);
+    // Half of them can be compressed.
+    if base & 1 == 0 { x } else { x & SPARSE }
 }
 
 /// One payload without its bytes.

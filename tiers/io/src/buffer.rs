@@ -248,6 +248,16 @@ impl Buffer {
         self.pool.shared.serve();
     }
 
+    /// Keeps the first `at` bytes and hands out the others as a buffer of their own.
+    ///
+    /// # Panics
+    /// When `at` is not a multiple of [`Pool::GRAIN`], or leaves one of both without bytes.
+    #[must_use]
+    pub fn split_off(&mut self, at: usize) -> Self {
+        let piece = self.piece.as_mut().expect(LIVE).split_off(at);
+        self.pool.buffer(piece)
+    }
+
     /// The pool that it is of.
     #[must_use]
     pub fn pool(&self) -> &Pool {

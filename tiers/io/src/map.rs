@@ -194,6 +194,22 @@ impl Piece {
         }
     }
 
+    /// Keeps the first `at` bytes, whole grains, and hands out the others.
+    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+        assert!(
+            at.is_multiple_of(GRAIN) && (1..self.len).contains(&at),
+            "a buffer of {} bytes cannot be split at {at}",
+            self.len
+        );
+        let rest = Self {
+            arena: Arc::clone(&self.arena),
+            offset: self.offset + at,
+            len: self.len - at,
+        };
+        self.len = at;
+        rest
+    }
+
     fn start(&self) -> *mut u8 {
         // SAFETY: the offset came from the books of this arena and is inside its mapping.
         unsafe { self.arena.base().add(self.offset) }
@@ -239,6 +255,13 @@ mod tests {
         assert_eq!(arena.in_use(), arena.len());
         two.shorten(GRAIN);
         assert_eq!(arena.in_use(), 3 * GRAIN);
+        let mut rest = one.split_off(GRAIN);
+        rest.fill(3);
+        assert!(one.len() == GRAIN && one.iter().all(|byte| *byte == 1));
+        assert!(rest.len() == 1 && rest[0] == 3);
+        drop(one);
+        assert_eq!(arena.in_use(), 2 * GRAIN);
+        one = rest;
         drop((one, two));
         assert_eq!(arena.in_use(), 0);
     }

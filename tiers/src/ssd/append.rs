@@ -4,14 +4,16 @@
 //! all of them durable that have landed before it.
 
 use super::{
-    Durability, News, Open, SsdTier,
+    Durability, News, Open, SsdTier, codec_of,
     format::{
         PAGE, batch,
+        codec::Codec,
         file::{FIRST_BATCH, FileHead, Seal, encode_footer, footer_len},
         pages,
-        record::{Codec, Form, Record, TENANT_MAX},
+        record::{Form, Record, TENANT_MAX},
     },
     logfile::{LogFile, run, write_synced},
+    pack::{Bytes, Packed, Packing, Stream},
     record_of,
 };
 use std::sync::Arc;
@@ -77,17 +79,17 @@ pub(super) enum Origin {
 }
 
 impl Item<'_> {
-    fn record(&self) -> Record {
+    fn record(&self, packed: Option<&Packed>) -> Record {
         Record {
             tenant: self.names.tenant.into(),
             key: self.names.key.to_owned(),
             ticket: self.ticket,
             len: self.len,
-            stored_len: self.len,
+            stored_len: packed.map_or(self.len, |packed| packed.stored_len),
             at: 0,
             header_at: 0,
             crc: self.crc,
-            codec: Codec::Plain,
+            codec: packed.map_or(Codec::Plain, |packed| packed.codec),
             hint: self.hint,
             pinned: self.pinned,
             parent: self.names.parent_owned(),
@@ -99,6 +101,8 @@ impl Item<'_> {
 
 /// A batch under construction: records with payload offsets counted from its start.
 struct Plan {
+    /// What is compressed, by position.
+    packs: Vec<Option<Packed>>,
     records: Vec<Record>,
     headers: u64,
     total: u64,
@@ -106,8 +110,11 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(items: &[Item<'_>], block: u64) -> Self {
-        let mut records: Vec<_> = items.iter().map(Item::record).collect();
+    fn of(items: &[Item<'_>], packs: Vec<Option<Packed>>, block: u64) -> Self {
+        let both = items.iter().zip(&packs);
+        let mut records: Vec<_> = both
+            .map(|(item, pack)| item.record(pack.as_ref()))
+            .collect();
         let headers = batch::headers_len(&records);
         let mut end = headers;
         for record in &mut records {
@@ -119,6 +126,7 @@ impl Plan {
             .map(|r| r.encoded_len(Form::Footer) as u64)
             .sum();
         Self {
+            packs,
             records,
             headers,
             total: pages(end),
@@ -244,7 +252,12 @@ impl SsdTier {
         if let Err(error) = self.check_full() {
             return fail(&error, items.len());
         }
-        let plan = Plan::of(items, u64::from(self.disk.geometry().block));
+        let mut packs = Vec::with_capacity(items.len());
+        for item in items.iter_mut() {
+            let codec = self.codec_for(item, origin);
+            packs.push(self.pack(item, codec).await);
+        }
+        let plan = Plan::of(items, packs, u64::from(self.disk.geometry().block));
         match origin {
             Origin::Caller => {
                 if let Err(error) = self.afford(plan.total, items.len()).await {
@@ -258,6 +271,17 @@ impl SsdTier {
         result.unwrap_or_else(|error| fail(&error, items.len()))
     }
 
+    /// The codec that is tried. Copies keep theirs: they are to take no more room than they give back.
+    fn codec_for(&self, item: &Item<'_>, origin: Origin) -> Codec {
+        match origin {
+            Origin::Caller => self.options.packing.codec,
+            Origin::Cleaner => {
+                let held = self.lock().holdings.find(item.ticket);
+                held.map_or(Codec::Plain, |held| codec_of(&held))
+            }
+        }
+    }
+
     /// Writes a batch that is paid for. The outer error is that of the whole batch.
     async fn append_plan(
         &self,
@@ -265,7 +289,9 @@ impl SsdTier {
         plan: Plan,
         origin: Origin,
     ) -> Result<Vec<Result<()>>> {
-        let small = plan.total <= self.options.batch_bytes.0 + PAGE;
+        let again = |pack: &Packed| matches!(pack.bytes, Bytes::Again(_));
+        let is_large = plan.total > self.options.batch_bytes.0 + PAGE
+            || plan.packs.iter().flatten().any(again);
         // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
         let placed = match self.place(plan.total, plan.footer, origin).await {
             Ok(placed) => placed,
@@ -274,8 +300,8 @@ impl SsdTier {
                 return Err(error);
             }
         };
-        match (small, items) {
-            (false, [item]) => {
+        match (is_large, items) {
+            (true, [item]) => {
                 let result = self.append_large(item, plan, placed, origin).await?;
                 Ok(vec![result])
             }
@@ -296,12 +322,14 @@ impl SsdTier {
         let mut buffer = self.disk.pool().take(plan.total as usize).await?;
         let mut results = Vec::with_capacity(items.len());
         let mut end = plan.headers;
-        for ((item, record), wanted) in items.iter_mut().zip(&mut plan.records).zip(wanted) {
+        let packs = std::mem::take(&mut plan.packs);
+        let both = items.iter_mut().zip(packs);
+        for (((item, pack), record), wanted) in both.zip(&mut plan.records).zip(wanted) {
             let payload = record.at as usize..(record.at + record.stored_len) as usize;
             buffer[end as usize..payload.start].fill(0);
             end = payload.end as u64;
             let into = &mut buffer[payload];
-            results.push(wanted.and_then(|()| fill(item, record, into)));
+            results.push(wanted.and_then(|()| fill(item, pack, record, into)));
         }
         buffer[end as usize..].fill(0);
         // What could not be filled is left out of the headers; a batch without records tells a later scan how long it is.
@@ -328,8 +356,10 @@ impl SsdTier {
         let _under_way = UnderWay(&placed.file);
         plan.settle(placed.at);
         let wanted = self.intend(&placed.file, &plan.records, origin);
+        let pack = plan.packs.pop().flatten();
+        let record = &mut plan.records[0];
         let filled = match wanted.into_iter().collect::<Result<()>>() {
-            Ok(()) => self.pour(item, &mut plan.records[0], &placed).await?,
+            Ok(()) => self.pour(item, pack, record, &placed).await?,
             Err(error) => Err(error),
         };
         if filled.is_err() {
@@ -349,19 +379,30 @@ impl SsdTier {
     async fn pour(
         &self,
         item: &mut Item<'_>,
+        pack: Option<Packed>,
         record: &mut Record,
         placed: &Placed,
     ) -> Result<Result<()>> {
         /// Pieces under way at once.
         const PIECES: usize = 4;
         let piece = (self.options.batch_bytes.0 / PIECES as u64).next_multiple_of(CHUNK as u64);
-        let mut sums = Vec::new();
-        let mut crc = Crc32::default();
+        let Packing { level, .. } = self.options.packing;
+        let mut stream = match pack.map(|pack| pack.bytes) {
+            Some(Bytes::Again(lens)) => {
+                let packing = Packing {
+                    codec: record.codec,
+                    level,
+                };
+                Stream::packed(&mut *item.source, record.len, packing, lens)
+            }
+            Some(Bytes::Here(_)) => return Err(Code::Internal.into()),
+            None => Stream::plain(&mut *item.source),
+        };
         let mut at = 0;
-        while at < record.len {
+        while at < record.stored_len {
             let mut requests = Vec::with_capacity(PIECES);
-            while at < record.len && requests.len() < PIECES {
-                let here = piece.min(record.len - at);
+            while at < record.stored_len && requests.len() < PIECES {
+                let here = piece.min(record.stored_len - at);
                 let padded = pages(here) as usize;
                 // Only a first piece may be waited for: a writer that holds buffers must not wait for another.
                 let buffer = match self.disk.pool().try_take(padded) {
@@ -370,16 +411,11 @@ impl SsdTier {
                     None => break,
                 };
                 let mut buffer = buffer;
-                let chunks = match item.source.fill(at, &mut buffer[..here as usize]) {
-                    Ok(chunks) => chunks,
-                    Err(error) => {
-                        self.run(placed, requests).await?;
-                        return Ok(Err(error));
-                    }
-                };
+                if let Err(error) = stream.fill(at, &mut buffer[..here as usize]).await {
+                    self.run(placed, requests).await?;
+                    return Ok(Err(error));
+                }
                 buffer[here as usize..].fill(0);
-                crc = join(crc, &chunks, here);
-                sums.extend(chunks);
                 requests.push(Request::Write {
                     offset: record.at + at,
                     buffer,
@@ -389,12 +425,7 @@ impl SsdTier {
             }
             self.run(placed, requests).await?;
         }
-        record.table = if table_len(record.len) > 0 {
-            sums
-        } else {
-            Vec::new()
-        };
-        Ok(check_sum(crc, record))
+        Ok(take_sums(stream.finish(), record))
     }
 
     async fn run(&self, placed: &Placed, requests: Vec<Request>) -> Result<()> {
@@ -458,7 +489,9 @@ impl SsdTier {
                 Origin::Caller => {
                     told.push(News::Present(record.ticket));
                     state.stats.written += 1;
-                    state.stats.written_bytes += record.stored_len;
+                    state.stats.written_bytes += record.len;
+                    state.stats.stored_bytes += record.stored_len;
+                    state.stats.compressed += u64::from(record.codec != Codec::Plain);
                 }
             }
             state.take_on(file.number, record);
@@ -665,19 +698,39 @@ fn take_item<'b>(item: &'b mut Item<'_>) -> Item<'b> {
 }
 
 /// Fills the payload of a record in place and proves it.
-fn fill(item: &mut Item<'_>, record: &mut Record, into: &mut [u8]) -> Result<()> {
-    let sums = item.source.fill(0, into)?;
-    let crc = join(Crc32::default(), &sums, into.len() as u64);
-    record.table = if record.table.is_empty() {
-        Vec::new()
-    } else {
-        sums
+fn fill(
+    item: &mut Item<'_>,
+    pack: Option<Packed>,
+    record: &mut Record,
+    into: &mut [u8],
+) -> Result<()> {
+    let sums = match pack {
+        Some(Packed {
+            bytes: Bytes::Here(stored),
+            sums,
+            ..
+        }) => {
+            into.copy_from_slice(&stored);
+            sums
+        }
+        Some(_) => return Err(Code::Internal.into()),
+        None => item.source.fill(0, into)?,
+    };
+    take_sums(sums, record)
+}
+
+/// Takes the sums of the chunks on, and proves that the payload is the one that was announced.
+fn take_sums(sums: Vec<Crc32>, record: &mut Record) -> Result<()> {
+    let crc = join(Crc32::default(), &sums, record.len);
+    record.table = match table_len(record.len) {
+        0 => Vec::new(),
+        _ => sums,
     };
     check_sum(crc, record)
 }
 
 /// The sum of `crc`'s bytes followed by `len` bytes with these chunk sums.
-fn join(crc: Crc32, chunks: &[Crc32], len: u64) -> Crc32 {
+pub(super) fn join(crc: Crc32, chunks: &[Crc32], len: u64) -> Crc32 {
     let mut left = len;
     chunks.iter().fold(crc, |crc, sum| {
         let here = left.min(CHUNK as u64);

@@ -31,7 +31,8 @@ struct Victim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Survivor {
     ticket: Ticket,
-    stored_len: u64,
+    /// What its copy takes in memory.
+    len: u64,
     /// It stays whatever that costs.
     pinned: bool,
 }
@@ -183,11 +184,11 @@ impl SsdTier {
     fn batch_of(&self, survivors: &[Survivor]) -> usize {
         let (mut count, mut bytes) = (0, 0);
         for survivor in survivors {
-            if !self.has_room(count, bytes, survivor.stored_len) {
+            if !self.has_room(count, bytes, survivor.len) {
                 break;
             }
             count += 1;
-            bytes += survivor.stored_len;
+            bytes += survivor.len;
         }
         count
     }
@@ -210,7 +211,7 @@ impl SsdTier {
         };
         let survivors = live.iter().filter(fits).map(|held| Survivor {
             ticket: held.ticket,
-            stored_len: held.stored_len,
+            len: held.len,
             pinned: held.pinned,
         });
         Victim {

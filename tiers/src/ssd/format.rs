@@ -2,6 +2,7 @@
 //! here. A decoder accepts nothing that its encoder would not have written and never panics.
 
 pub mod batch;
+pub mod codec;
 pub mod file;
 pub mod identity;
 pub mod record;

@@ -147,7 +147,15 @@ pub(super) async fn read(
     offset: u64,
     len: usize,
 ) -> Result<ziggurat_io::Buffer> {
-    let buffer = pool.take(len).await?;
+    read_in(file, offset, pool.take(len).await?).await
+}
+
+/// As [`read`], into a buffer that is there.
+pub(super) async fn read_in(
+    file: &dyn File,
+    offset: u64,
+    buffer: ziggurat_io::Buffer,
+) -> Result<ziggurat_io::Buffer> {
     let mut flights = file.start(vec![Request::Read { offset, buffer }]);
     let Some(flight) = flights.pop() else {
         return Err(Code::Internal.into());

@@ -4,6 +4,7 @@ use super::{
     append::{file_name, file_number, sums_of},
     format::{
         PAGE,
+        codec::{self, Codec},
         file::{FIRST_BATCH, FileHead, Seal},
         identity::{self, Identity},
         record::{Form, Record},
@@ -12,7 +13,9 @@ use super::{
     tombs::Tombs,
 };
 use std::collections::BTreeMap;
-use ziggurat_base::{Code, DirectoryId, Error, ObjectKey, Result, Ticket};
+use ziggurat_base::{
+    CHUNK, Code, Crc32, DirectoryId, Error, ObjectKey, Result, Ticket, checksum::Summer,
+};
 use ziggurat_io::{Disk, File};
 
 /// One log file.
@@ -45,8 +48,21 @@ pub struct Report {
     pub tombstones: u64,
     /// Records that are alive, by tenant, with their bytes.
     pub tenants: BTreeMap<Box<str>, (u64, u64)>,
+    /// The same by codec, with the bytes of their payloads.
+    pub codecs: BTreeMap<Codec, Stored>,
     /// What else lies there.
     pub foreign: Vec<String>,
+}
+
+/// Records that are stored the same way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Records.
+    pub records: u64,
+    /// Bytes of their payloads.
+    pub len: u64,
+    /// Bytes of them on disk.
+    pub stored_len: u64,
 }
 
 /// Something that is not as it was written.
@@ -128,6 +144,7 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
         files: Vec::new(),
         tombstones: found.tombs.count(),
         tenants: BTreeMap::new(),
+        codecs: BTreeMap::new(),
         foreign: Vec::new(),
     };
     // By ticket, so that a later copy takes the place of an earlier one.
@@ -166,10 +183,27 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
         }
         report.files.push(row);
     }
+    count_alive(&mut report, &alive, &counts);
+    let mut records: Vec<_> = alive.into_values().collect();
+    records.sort_by_key(|(number, record)| (*number, record.at));
+    Ok(Contents {
+        report,
+        records,
+        is_doubtful: found.doubtful,
+        faults,
+    })
+}
+
+/// Adds what is alive to a report, and what is not, given how many records each file has.
+fn count_alive(report: &mut Report, alive: &BTreeMap<Ticket, Placed>, counts: &BTreeMap<u32, u64>) {
     for (number, record) in alive.values() {
         let tenant = report.tenants.entry(record.tenant.clone()).or_default();
         tenant.0 += 1;
         tenant.1 += record.stored_len;
+        let stored = report.codecs.entry(record.codec).or_default();
+        stored.records += 1;
+        stored.len += record.len;
+        stored.stored_len += record.stored_len;
         let name = file_name(*number);
         if let Some(row) = report.files.iter_mut().find(|row| row.name == name) {
             row.live += 1;
@@ -180,14 +214,6 @@ async fn contents(disk: &dyn Disk) -> Result<Contents> {
         let all = file_number(&row.name).and_then(|number| counts.get(&number));
         row.dead = all.copied().unwrap_or(0) - row.live;
     }
-    let mut records: Vec<_> = alive.into_values().collect();
-    records.sort_by_key(|(number, record)| (*number, record.at));
-    Ok(Contents {
-        report,
-        records,
-        is_doubtful: found.doubtful,
-        faults,
-    })
 }
 
 /// What can be told of a file without a footer by its batches alone.
@@ -230,7 +256,11 @@ pub async fn records(disk: &dyn Disk) -> Result<Vec<Placed>> {
 pub async fn payload(disk: &dyn Disk, placed: &Placed) -> Result<Vec<u8>> {
     let (number, record) = placed;
     let file = disk.open(&file_name(*number)).await?;
-    let bytes = bytes_of(disk, &*file, record).await?;
+    let stored = bytes_of(disk, &*file, record).await?;
+    let mut bytes = Vec::new();
+    codec::decode(record.codec, record.len, &stored, &mut |chunk| {
+        bytes.extend_from_slice(chunk);
+    })?;
     if sums_of(&bytes).0 == record.crc {
         return Ok(bytes);
     }
@@ -354,22 +384,47 @@ async fn faults_of(
         }
     };
     match bytes_of(disk, file, record).await {
-        Ok(bytes) => {
-            let (crc, chunks) = sums_of(&bytes);
-            if crc != record.crc {
-                let bad = chunks
-                    .iter()
-                    .zip(&table)
-                    .position(|(here, sum)| here != sum);
-                let chunk = ziggurat_base::CHUNK as u64;
-                let at = record.at + bad.map_or(0, |chunk_number| chunk_number as u64 * chunk);
-                faults.push((at, "the payload does not have its sum".into()));
-            }
-        }
+        Ok(stored) => faults.extend(payload_fault(record, &table, &stored)),
         Err(error) if error.code() == Code::FileReadFail => {
             faults.push((record.at, error.to_string()));
         }
         Err(error) => return Err(error),
     }
     Ok(faults)
+}
+
+/// What is wrong with a payload, and where: at the first chunk that is not its own.
+fn payload_fault(record: &Record, table: &[Crc32], stored: &[u8]) -> Option<(u64, String)> {
+    let mut summer = Summer::default();
+    let decoded = codec::decode(record.codec, record.len, stored, &mut |bytes| {
+        summer.update(bytes);
+    });
+    let crc = summer.crc();
+    let whole = summer.finish();
+    if decoded.is_ok() && crc == record.crc {
+        return None;
+    }
+    let here = whole.sums();
+    let bad = here.iter().zip(table).position(|(here, sum)| here != sum);
+    // Where a chunk cannot be decompressed, the sums end before it.
+    let bad = bad.unwrap_or(if decoded.is_err() { here.len() } else { 0 });
+    let what = match decoded {
+        Ok(()) => "the payload does not have its sum".into(),
+        Err(error) => format!("the payload cannot be decompressed: {error}"),
+    };
+    Some((record.at + chunk_at(record, stored, bad), what))
+}
+
+/// Where the body of a chunk begins in what is stored of a payload; its start when that cannot be told.
+fn chunk_at(record: &Record, stored: &[u8], number: usize) -> u64 {
+    if record.codec == Codec::Plain {
+        return number as u64 * CHUNK as u64;
+    }
+    let index = usize::try_from(codec::index_len(record.len)).unwrap_or(usize::MAX);
+    let index = stored.get(..index);
+    let index = index.map(|bytes| codec::Index::decode(bytes, record.len, record.stored_len));
+    match index {
+        Some(Ok(index)) if number < index.count() => index.span(number..number + 1).start,
+        _ => 0,
+    }
 }

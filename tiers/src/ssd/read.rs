@@ -3,21 +3,25 @@
 use super::{
     SsdTier,
     append::sums_of,
+    codec_of,
     format::{
-        PAGE, damaged,
+        PAGE,
+        codec::{Codec, Index, index_len},
+        damaged,
         record::{Form, Record},
     },
     logfile::{self, LogFile},
+    pack::Unpacker,
     record_of,
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use ziggurat_base::{
     CHUNK, ChunkTable, Code, Crc32, Error, Result, Ticket,
     checksum::{Summer, table_len},
     copy::copy_and_sum,
 };
 use ziggurat_engine::{port::ReadSums, shelf::holdings::Held};
-use ziggurat_io::Buffer;
+use ziggurat_io::{Buffer, Pool};
 
 /// Which bytes of which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +109,23 @@ struct Pinned {
     record: Option<Record>,
 }
 
+/// Whether something has to be decompressed.
+fn is_packed(wanted: &Wanted, pinned: &Pinned) -> bool {
+    wanted.len > 0 && codec_of(&pinned.held) != Codec::Plain
+}
+
+/// What of a compressed payload is to be read.
+struct Reading {
+    index: Index,
+    chunks: Range<usize>,
+    /// Their bodies, in the file.
+    bytes: Range<u64>,
+    /// The blocks around them.
+    blocks: Range<u64>,
+    /// Bytes that are read at once, whole blocks.
+    window: usize,
+}
+
 impl SsdTier {
     /// Reads a range into a buffer of the pool and proves it. The chunk table comes along when the range is not the whole
     /// object.
@@ -190,6 +211,9 @@ impl SsdTier {
     }
 
     async fn read_pinned(&self, wanted: &Wanted, pinned: &Pinned) -> Result<Found> {
+        if is_packed(wanted, pinned) {
+            return self.read_packed(wanted, pinned).await;
+        }
         let len = wanted.len as usize;
         let table = self.table(wanted, pinned).await?;
         let (buffer, skip) = match len {
@@ -219,6 +243,9 @@ impl SsdTier {
     ) -> Result<ReadSums> {
         /// Bytes that are read at once on their way into the caller's memory: a multiple of [`CHUNK`].
         const PIECE: usize = 4 << 20;
+        if is_packed(wanted, pinned) {
+            return self.read_packed_into(wanted, pinned, into).await;
+        }
         let table = self.table(wanted, pinned).await?;
         let mut summer = Summer::default();
         for (number, piece) in into.chunks_mut(PIECE).enumerate() {
@@ -233,6 +260,119 @@ impl SsdTier {
         let chunks = summer.finish().sums().to_vec();
         prove(wanted, pinned, crc, &chunks, table.as_ref())?;
         Ok(sums(crc, chunks, table))
+    }
+
+    /// As [`SsdTier::read_pinned`], of a payload that is compressed. What is read and what it becomes are one buffer until both are
+    /// there, for who holds one must not wait for another.
+    async fn read_packed(&self, wanted: &Wanted, pinned: &Pinned) -> Result<Found> {
+        let table = self.table(wanted, pinned).await?;
+        let mut reading = self.begin_packed(wanted, pinned).await?;
+        let len = wanted.len as usize;
+        let room = len.next_multiple_of(Pool::GRAIN);
+        // What a plain read could have, this one can.
+        let pool = self.disk.pool();
+        let left = pool.bytes().saturating_sub(room as u64) as usize;
+        let most = (left / Pool::GRAIN * Pool::GRAIN).max(Pool::GRAIN);
+        reading.window = reading.window.min(most);
+        let mut buffer = pool.take(room + reading.window).await?;
+        let window = buffer.split_off(room);
+        let out = &mut buffer[..len];
+        let (crc, chunks) = self.unpack(reading, pinned, window, out).await?;
+        prove(wanted, pinned, crc, &chunks, table.as_ref())?;
+        Ok(Found {
+            buffer: Some(buffer),
+            skip: 0,
+            len,
+            sums: sums(crc, chunks, table),
+        })
+    }
+
+    async fn read_packed_into(
+        &self,
+        wanted: &Wanted,
+        pinned: &Pinned,
+        into: &mut [u8],
+    ) -> Result<ReadSums> {
+        let table = self.table(wanted, pinned).await?;
+        let reading = self.begin_packed(wanted, pinned).await?;
+        let window = self.disk.pool().take(reading.window).await?;
+        let (crc, chunks) = self.unpack(reading, pinned, window, into).await?;
+        prove(wanted, pinned, crc, &chunks, table.as_ref())?;
+        Ok(sums(crc, chunks, table))
+    }
+
+    /// Finds where a range of a compressed payload lies.
+    async fn begin_packed(&self, wanted: &Wanted, pinned: &Pinned) -> Result<Reading> {
+        /// Bytes that are read at once.
+        const WINDOW: u64 = 1 << 20;
+        let Held {
+            len,
+            stored_len,
+            spot,
+            ..
+        } = pinned.held;
+        let index_len = index_len(len);
+        if index_len > stored_len {
+            return Err(damaged(
+                "a compressed payload that is shorter than its index",
+            ));
+        }
+        let block = u64::from(self.disk.geometry().block);
+        let file = &*pinned.file.file;
+        let index = match index_len {
+            0 => Vec::new(),
+            _ => {
+                let to = (spot.at + index_len).next_multiple_of(block);
+                let from = spot.at / block * block;
+                let bytes = logfile::read_long(file, self.disk.pool(), from, to - from).await?;
+                let skip = (spot.at - from) as usize;
+                bytes[skip..skip + index_len as usize].to_vec()
+            }
+        };
+        let index = Index::decode(&index, len, stored_len)?;
+        let first = (wanted.offset / CHUNK as u64) as usize;
+        let last = (wanted.offset + wanted.len).div_ceil(CHUNK as u64) as usize;
+        let span = index.span(first..last);
+        let (from, to) = (spot.at + span.start, spot.at + span.end);
+        let blocks = from / block * block..to.next_multiple_of(block);
+        Ok(Reading {
+            index,
+            chunks: first..last,
+            window: (blocks.end - blocks.start).min(WINDOW) as usize,
+            bytes: from..to,
+            blocks,
+        })
+    }
+
+    /// Reads and decompresses, through a window on the disk.
+    async fn unpack(
+        &self,
+        reading: Reading,
+        pinned: &Pinned,
+        mut window: Buffer,
+        out: &mut [u8],
+    ) -> Result<(Crc32, Vec<Crc32>)> {
+        let Reading {
+            index,
+            chunks,
+            bytes,
+            blocks,
+            ..
+        } = reading;
+        let mut unpacker = Unpacker::new(codec_of(&pinned.held), index, chunks, out);
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let here = (blocks.end - at).min(window.len() as u64);
+            if here < window.len() as u64 {
+                window.shorten(here as usize);
+            }
+            window = logfile::read_in(&*pinned.file.file, at, window).await?;
+            let from = bytes.start.max(at) - at;
+            let to = bytes.end.min(at + here) - at;
+            unpacker.push(&window[from as usize..to as usize]).await?;
+            at += here;
+        }
+        unpacker.finish()
     }
 
     /// The blocks around a range of the payload, and where the range begins in them.

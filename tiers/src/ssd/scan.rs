@@ -1,17 +1,17 @@
 //! The records of one log file: out of its footer, or batch after batch.
 
 use super::{
-    append::sums_of,
     format::{
         PAGE,
         batch::Head,
+        codec,
         file::{FIRST_BATCH, Seal, decode_footer},
         pages,
         record::Record,
     },
     logfile,
 };
-use ziggurat_base::{Code, Error, Result};
+use ziggurat_base::{Code, Error, Result, checksum::Summer};
 use ziggurat_engine::canary::{Canary, planted};
 use ziggurat_io::{Disk, File};
 
@@ -214,8 +214,12 @@ async fn is_whole(disk: &dyn Disk, file: &dyn File, record: &Record) -> Result<b
     }
     let bytes = logfile::read_long(file, disk.pool(), from, to - from).await?;
     let skip = (record.at - from) as usize;
-    let payload = &bytes[skip..skip + record.stored_len as usize];
-    Ok(sums_of(payload).0 == record.crc)
+    let stored = &bytes[skip..skip + record.stored_len as usize];
+    let mut summer = Summer::default();
+    let decoded = codec::decode(record.codec, record.len, stored, &mut |bytes| {
+        summer.update(bytes);
+    });
+    Ok(decoded.is_ok() && summer.crc() == record.crc)
 }
 
 /// Bytes that were read ahead.

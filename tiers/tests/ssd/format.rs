@@ -5,9 +5,10 @@ use ziggurat_base::{CHUNK, Crc32, DirectoryId, ObjectKey, Ticket};
 use ziggurat_engine::command::Hint;
 use ziggurat_tiers::ssd::format::{
     batch::{self, Head},
+    codec::Codec,
     file::{FileHead, Seal, decode_footer, encode_footer},
     identity::Identity,
-    record::{Codec, Form, Record},
+    record::{Form, Record},
     tomb::{self, Tomb},
 };
 

@@ -7,7 +7,7 @@ use ziggurat_io::{
     Pool,
     mem::{MemDisk, MemOptions},
 };
-use ziggurat_tiers::ssd::{Durability, Item, Options, Recovered, Source, SsdTier, Wanted};
+use ziggurat_tiers::ssd::{Durability, Item, Options, Packing, Recovered, Source, SsdTier, Wanted};
 
 /// An object.
 #[derive(Clone, Debug)]
@@ -20,11 +20,18 @@ pub(crate) struct Object {
     pub(crate) pinned: bool,
 }
 
+/// In the tickets of objects that compress.
+const NUMBERS: u64 = 1 << 40;
+
 pub(crate) fn payload(ticket: Ticket, len: u64) -> Vec<u8> {
     let mut dice = Dice::new(ticket.0);
+    let mask = match ticket.0 & NUMBERS {
+        0 => u64::MAX,
+        _ => 0x03ff_03ff_03ff_03ff,
+    };
     let mut bytes = Vec::with_capacity(len as usize + 8);
     while (bytes.len() as u64) < len {
-        bytes.extend_from_slice(&dice.roll().to_le_bytes());
+        bytes.extend_from_slice(&(dice.roll() & mask).to_le_bytes());
     }
     bytes.truncate(len as usize);
     bytes
@@ -40,6 +47,11 @@ impl Object {
             parent: (ticket % 2 == 1).then(|| format!("key/{}", ticket - 1)),
             pinned: false,
         }
+    }
+
+    /// One whose payload compresses: numbers of two bytes, of which the upper one says little.
+    pub(crate) fn numbers(ticket: u64, len: u64) -> Self {
+        Self::new(ticket | NUMBERS, len)
     }
 
     pub(crate) fn payload(&self) -> Vec<u8> {
@@ -64,6 +76,7 @@ pub(crate) fn options() -> Options {
         policy: PolicyKind::Lru,
         batch_bytes: ByteCount::mib(1),
         write_budget: None,
+        packing: Packing::default(),
     }
 }
 

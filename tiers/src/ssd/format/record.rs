@@ -1,8 +1,8 @@
 //! The header of one record: which version of which key it is, where its payload lies, and what proves it.
 
-use super::{Reader, VERSION, damaged, newer};
+use super::{Reader, VERSION, codec::Codec, damaged, newer};
 use ziggurat_base::{
-    Crc32, Key, ObjectKey, Result, Ticket,
+    Code, Crc32, Error, Key, ObjectKey, Result, Ticket,
     checksum::{chunk_count, table_len},
 };
 use ziggurat_engine::command::Hint;
@@ -22,15 +22,6 @@ pub const TENANT_MAX: usize = 255;
 const FOOTER: u8 = 1;
 /// Never evicted by the node.
 const PINNED: u8 = 2;
-
-/// How a payload is stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Codec {
-    /// As it came.
-    #[default]
-    Plain = 0,
-}
 
 /// Which part of a header is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,10 +145,8 @@ impl Record {
         if version > VERSION {
             return Err(newer("a record", version));
         }
-        let codec = match read.u8()? {
-            0 => Codec::Plain,
-            other => return Err(newer("a record's codec", u16::from(other))),
-        };
+        let codec = read.u8()?;
+        let codec = Codec::of(codec).ok_or_else(|| unknown_codec(codec))?;
         let flags = read.u8()?;
         let hint = hint_of(flags & 15)?;
         let (ticket, len, stored_len) = (read.u64()?, read.u64()?, read.u64()?);
@@ -213,11 +202,27 @@ impl Record {
             && lens[0] <= TENANT_MAX
             && is_filled
             && flags >> 4 & !(FOOTER | PINNED) == 0;
-        if !one_encoding || (codec == Codec::Plain && stored_len != len) {
+        if !one_encoding || !is_stored_len(codec, stored_len, len) {
             return Err(damaged("a record header that contradicts itself"));
         }
         Ok((record, form, whole))
     }
+}
+
+fn is_stored_len(codec: Codec, stored_len: u64, len: u64) -> bool {
+    match codec {
+        Codec::Plain => stored_len == len,
+        _ => (1..len).contains(&stored_len),
+    }
+}
+
+fn unknown_codec(number: u8) -> Error {
+    Error::new(
+        Code::InvalidVersion,
+        format!(
+            "a record is stored with codec {number}, which this release does not know: use the release that wrote it"
+        ),
+    )
 }
 
 fn text_of(name: &[u8]) -> Result<Box<str>> {
