@@ -47,9 +47,11 @@ impl Catalog {
         self.memory_until.is_some()
     }
 
-    /// Nobody who could still offer its memory is left.
+    /// Nobody who could still offer its memory is left, and nobody is in the middle of telling what is in it: what is removed
+    /// or put until then must be remembered by key, for the next life may be offered it.
     pub(super) fn end_expecting(&mut self, now: Timestamp) {
-        if self.memory_until.is_some_and(|until| until <= now) {
+        let is_over = self.memory_until.is_some_and(|until| until <= now);
+        if is_over && !self.fleet.is_any_offering() {
             self.memory_until = None;
             self.directories.settled(MEMORY, Snapshot::First);
         }

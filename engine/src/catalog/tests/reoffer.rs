@@ -315,3 +315,17 @@ fn a_removal_owes_nothing_to_memory_that_is_lost() {
     owner.change(&mut rig, vec![Change::Forgotten(ticket)]);
     assert_eq!(rig.catalog.stats().debts, 0);
 }
+
+#[test]
+fn a_removal_while_an_owner_still_tells_its_memory_lasts() {
+    let (mut rig, mut owner) = rig(Records::Kept);
+    let held = [put(&mut rig, "a", 100)];
+    restart(&mut rig, Records::Kept);
+    rig.pass(9_000);
+    owner.come(&mut rig, MEMORY, Stock::Held);
+    // The time for memory to come is over, and the owner has not told its own yet.
+    rig.pass(2_000);
+    assert!(rig.remove("a", Force::No).is_err(), "nobody knows of it");
+    restart(&mut rig, Records::Kept);
+    assert_eq!(offer(&mut rig, &mut owner, &held), [Verdict::Discard]);
+}
