@@ -1,6 +1,6 @@
 //! Codecs of the SSD tier on data like what they are for: how much shorter it becomes, and what that costs.
 //!
-//! The data are keys and values of a small transformer ([`kv`]), whose weights are random: nobody has trained it. A trained
+//! The data are keys and values of a small transformer (`kv`), whose weights are random: nobody has trained it. A trained
 //! model's keys have outliers and structure that these lack, so what a sample of real data says counts for more.
 
 mod kv;
