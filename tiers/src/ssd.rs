@@ -21,7 +21,7 @@ mod tombs;
 pub use append::{BATCH_BYTES, BATCH_OBJECTS, Item, Source};
 pub use budget::{BURST, BudgetStats, PATIENCE, WriteBudget};
 pub use format::codec::{Codec, LEVEL_MAX};
-pub use pack::Packing;
+pub use pack::{Packing, pays};
 pub use read::{Found, Wanted};
 pub use recover::Recovered;
 

@@ -91,16 +91,11 @@ impl SsdTier {
         let _cleaning = self.cleaning.lock().await;
         let victim = self.lock_choice(|options, files| mostly_dead(options, files, SURVIVING));
         // What is not urgent leaves the write budget to those who bring something.
-        match victim.filter(|file| self.has_spare_budget(self.live_bytes_of(*file))) {
+        let live_bytes = |file| self.look(|holdings| holdings.usage(file).live_bytes);
+        match victim.filter(|file| self.has_spare_budget(live_bytes(*file))) {
             Some(file) => self.clean(file, true, 0).await,
             None => Ok(()),
         }
-    }
-
-    fn live_bytes_of(&self, file: u32) -> u64 {
-        let state = self.lock();
-        let of_file = state.holdings.of_file(file);
-        of_file.map(|(held, _)| held.stored_len).sum()
     }
 
     /// Makes room for a file of `size` bytes and one to spare, as far as that is possible, for a batch of `paid` bytes.

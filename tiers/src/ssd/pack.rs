@@ -70,8 +70,9 @@ pub(super) async fn breathe() {
     .await;
 }
 
-/// Whether so many bytes on disk are worth it.
-pub(super) fn pays(stored_len: u64, len: u64, block: u64) -> bool {
+/// Whether a payload of `len` bytes is stored compressed when that takes `stored_len`: it saves an eighth, in whole blocks.
+#[must_use]
+pub fn pays(stored_len: u64, len: u64, block: u64) -> bool {
     let blocks = |bytes: u64| bytes.div_ceil(block);
     blocks(stored_len).saturating_mul(8) <= blocks(len).saturating_mul(7)
 }

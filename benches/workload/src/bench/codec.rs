@@ -12,6 +12,7 @@ use ziggurat_base::{CHUNK, Code, Error, Result, hash::Dice};
 use ziggurat_tiers::ssd::{
     Codec, LEVEL_MAX,
     format::codec::{Index, decode, encode_chunk, index_len},
+    pays,
 };
 
 /// What to measure.
@@ -70,6 +71,9 @@ pub struct CodecReport {
 
 /// Bytes of an object.
 const OBJECT: usize = 1 << 20;
+
+/// Bytes of a block of the device: the largest that there is.
+const BLOCK: u64 = 4096;
 
 /// The most that is taken of a sample.
 const SAMPLE_MAX: usize = 64 << 20;
@@ -196,9 +200,9 @@ fn row(name: &str, bytes: &[u8], codec: Codec, level: u8, span: Duration) -> Res
         }
     }
     let after: usize = stored.iter().map(Vec::len).sum();
-    let blocks = |object: &[u8]| object.len().div_ceil(4096);
-    let before_blocks: usize = objects.iter().map(|object| blocks(object)).sum();
-    let after_blocks: usize = stored.iter().map(|object| blocks(object)).sum();
+    let in_blocks = |object: &[u8]| (object.len() as u64).next_multiple_of(BLOCK);
+    let before_on_disk = objects.iter().map(|object| in_blocks(object)).sum();
+    let after_on_disk = stored.iter().map(|object| in_blocks(object)).sum();
     let gbps = |bytes: usize, span: Duration| bytes as f64 / span.as_secs_f64() / 1e9;
     Ok(CodecRow {
         data: name.into(),
@@ -206,7 +210,7 @@ fn row(name: &str, bytes: &[u8], codec: Codec, level: u8, span: Duration) -> Res
         codec: codec.name(),
         level,
         ratio: bytes.len() as f64 / after as f64,
-        pays: after_blocks * 8 <= before_blocks * 7,
+        pays: pays(after_on_disk, before_on_disk, BLOCK),
         compress_gbps: gbps(into, took),
         decompress_gbps: gbps(out, back),
     })

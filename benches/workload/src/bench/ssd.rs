@@ -7,6 +7,7 @@
 //! ratio of a row is the median over its rounds, each against the mean of its own halves.
 
 mod bed;
+mod fill;
 mod fio;
 mod goods;
 pub mod recovery;

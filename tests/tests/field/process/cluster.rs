@@ -24,6 +24,17 @@ pub(crate) struct Spans {
     pub(crate) watermark: f64,
 }
 
+impl Spans {
+    /// Spans within which nobody who comes back at once has been given up, also on a machine that is busy with other things.
+    pub(crate) const PATIENT: Self = Self {
+        lease_ms: 300,
+        ttl_ms: 20_000,
+        discard_ms: 600,
+        release_ms: 1500,
+        watermark: 1.0,
+    };
+}
+
 impl Default for Spans {
     fn default() -> Self {
         Self {

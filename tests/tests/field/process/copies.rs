@@ -1,8 +1,8 @@
 //! The same key on several SSDs, and removals that reach an owner late.
 
 use super::{
-    cluster::{Cluster, NodeWish, PATIENCE, eventually, put_on},
-    disks::{PATIENT, count_right, disk, key, on_ssd, put_all, reborn},
+    cluster::{Cluster, NodeWish, PATIENCE, Spans, eventually, put_on},
+    disks::{count_right, disk, key, on_ssd, put_all, reborn},
     proxy::{Proxy, Way},
 };
 use ziggurat_base::Result;
@@ -17,7 +17,7 @@ const LEN: usize = 100_000;
 async fn a_late_removal_spares_what_was_put_since() -> Result<()> {
     const COUNT: usize = 40;
     let (one, two, state) = (disk(), disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wishes = [
         NodeWish::new("a", 32).on(one.path()),
         NodeWish::new("b", 32).on(two.path()),
@@ -67,7 +67,7 @@ async fn what_is_told_twice_counts_once() -> Result<()> {
     const COUNT: usize = 100;
     let (disk, state) = (disk(), disk());
     let proxy = Proxy::start().await;
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     proxy.aim(cluster.address());
     let wish = NodeWish {
         master: Some(proxy.address()),
@@ -102,7 +102,7 @@ async fn a_batch_goes_on_with_the_other_ssd_when_an_owner_dies() -> Result<()> {
     const COUNT: usize = 40;
     let (one, two, state) = (disk(), disk(), disk());
     let proxy = Proxy::start().await;
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     // Of different layout: one holds objects that the other does not.
     let first = NodeWish::new("a", 32).on(one.path()).behind(&proxy);
     let second = NodeWish::new("b", 32).on(two.path());

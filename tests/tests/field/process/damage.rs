@@ -1,8 +1,8 @@
 //! Files of an SSD directory that vanish, rot or are replaced, under a node that lives and under one that starts.
 
 use super::{
-    cluster::{Cluster, NodeWish, eventually},
-    disks::{PATIENT, count_right, disk, key, logs, on_ssd, put_all, reborn},
+    cluster::{Cluster, NodeWish, Spans, eventually},
+    disks::{count_right, disk, key, logs, on_ssd, put_all, reborn},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -40,7 +40,7 @@ async fn heals(cluster: &mut Cluster, wish: &NodeWish<'_>, store: &Store) -> Res
 
 async fn a_half_is_lost(hurt: impl Fn(&Path)) -> Result<()> {
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish::new("n", 64).on(disk.path());
     let store = on_ssd_alone(&mut cluster, &wish).await?;
     let logs = logs(disk.path());
@@ -77,7 +77,7 @@ async fn emptied_files_cost_their_objects_and_no_others() -> Result<()> {
 #[tokio::test]
 async fn vanished_files_cost_their_objects_and_no_others() -> Result<()> {
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish::new("n", 64).on(disk.path());
     let store = on_ssd_alone(&mut cluster, &wish).await?;
     for log in logs(disk.path()).iter().step_by(2) {
@@ -123,7 +123,7 @@ fn rot(disk: &Path) {
 #[tokio::test]
 async fn rotten_bits_are_a_miss_in_every_kind_of_read() -> Result<()> {
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish::new("n", 64).on(disk.path());
     let store = on_ssd_alone(&mut cluster, &wish).await?;
     rot(disk.path());
@@ -149,7 +149,7 @@ async fn rotten_bits_are_a_miss_in_every_kind_of_read() -> Result<()> {
 #[tokio::test]
 async fn a_rotten_copy_is_no_loss_where_there_are_two() -> Result<()> {
     let (one, two, state) = (disk(), disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wishes = [
         NodeWish::new("a", 64).on(one.path()),
         NodeWish::new("b", 64).on(two.path()),
@@ -181,7 +181,7 @@ async fn a_rotten_copy_is_no_loss_where_there_are_two() -> Result<()> {
 #[tokio::test]
 async fn damaged_small_files_do_not_take_the_directory_along() -> Result<()> {
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish::new("n", 64).on(disk.path());
     let store = on_ssd_alone(&mut cluster, &wish).await?;
     let small: Vec<PathBuf> = ["ziggurat.id", "tombs.log"]
@@ -212,7 +212,7 @@ async fn damaged_small_files_do_not_take_the_directory_along() -> Result<()> {
 async fn files_that_are_gone_are_evicted_like_others() -> Result<()> {
     const MANY: usize = 600;
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish {
         ssd_mib: 32,
         ..NodeWish::new("n", 16).on(disk.path())

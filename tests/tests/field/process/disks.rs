@@ -23,15 +23,6 @@ pub(super) fn disk() -> TempDir {
     tempdir().expect("a directory")
 }
 
-/// Spans within which a node that comes back at once has not been given up, also on a busy machine.
-pub(super) const PATIENT: Spans = Spans {
-    lease_ms: 300,
-    ttl_ms: 20_000,
-    discard_ms: 600,
-    release_ms: 1500,
-    watermark: 1.0,
-};
-
 pub(super) fn key(number: usize) -> String {
     format!("k{number}")
 }
@@ -101,7 +92,7 @@ pub(super) async fn count_right(store: &Store, count: usize, len: usize) -> Resu
 #[tokio::test]
 async fn what_is_on_ssd_alone_is_read_in_every_way() -> Result<()> {
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let owner = NodeWish::new("a", 32).on(disk.path());
     cluster.add(&owner).await;
     let store = cluster.connect().await;
@@ -190,7 +181,7 @@ async fn masters_come_and_go_over_nodes_that_stay() -> Result<()> {
     const COUNT: usize = 500;
     const LEN: usize = 3000;
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish::new("n", 32).on(disk.path());
     cluster.add(&wish).await;
     let store = cluster.connect().await;
@@ -236,7 +227,7 @@ async fn reads_find_what_was_put_while_all_of_it_goes_to_ssd() -> Result<()> {
     const WRITERS: usize = 8;
     const EACH: usize = 40;
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish {
         ssd_mib: 1024,
         ..NodeWish::new("n", 64).on(disk.path())
@@ -283,7 +274,7 @@ async fn many_small_objects_are_few_files() -> Result<()> {
     const BATCH: usize = 500;
     const LEN: usize = 1000;
     let (disk, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(PATIENT, Some(state.path())).await;
+    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
     let wish = NodeWish {
         ssd_mib: 512,
         ..NodeWish::new("n", 256).on(disk.path())

@@ -11,15 +11,6 @@ use ziggurat_tests::field::payload;
 
 const KEYS: u64 = 2000;
 
-/// A master that comes back at once finds nobody given up, also on a machine that is busy with other things.
-const PATIENT: Spans = Spans {
-    lease_ms: 300,
-    ttl_ms: 20_000,
-    discard_ms: 600,
-    release_ms: 1500,
-    watermark: 1.0,
-};
-
 fn key(number: u64) -> String {
     format!("k{number}")
 }
@@ -60,7 +51,7 @@ async fn objects(store: &Store, count: u64) {
 async fn memory_is_readable_again_after_the_death_of_its_master() -> Result<()> {
     let state = tempdir().expect("a directory");
     for state in [None, Some(state.path())] {
-        let mut cluster = Cluster::keeping(PATIENT, state).await;
+        let mut cluster = Cluster::keeping(Spans::PATIENT, state).await;
         for name in ["a", "b"] {
             cluster.add(&NodeWish::new(name, 64)).await;
         }

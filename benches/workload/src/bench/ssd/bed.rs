@@ -1,25 +1,19 @@
 //! A tier on a directory with one log file, driven from one thread as a node drives it.
 
-use super::{Speed, goods::Goods};
+use super::{Speed, fill, goods::Goods};
 use crate::bench::{failed, stopwatch::process_cpu};
 use futures_util::future::join_all;
 use pollster::block_on;
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
     time::{Duration, Instant},
 };
 use ziggurat_base::{
-    ByteCount, Code, Crc32, DirectoryId, Error, Key, Result, Ticket,
+    ByteCount, Code, Error, Result,
     hash::{Dice, mix},
 };
-use ziggurat_engine::{command::Hint, shelf::holdings::Names};
-use ziggurat_io::{Options as DiskOptions, Pages, Pool};
-use ziggurat_store::{SsdOptions, SystemClock};
-use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Item, Options, SsdTier, Wanted};
+use ziggurat_io::Pages;
+use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS, Options, SsdTier, Wanted};
 
 /// Bytes that a record takes beside its payload, in front of it and in the footer, at most.
 const RECORD_BYTES: u64 = 512;
@@ -38,8 +32,6 @@ pub(super) struct Bed {
 impl Bed {
     /// An empty tier with room for all goods in one file. The file is there already, with its space taken.
     pub(super) fn make(folder: PathBuf, goods: &Goods, pages: Pages) -> Result<Self> {
-        let pool = Pool::of(SsdOptions::default().staging.0, pages)?;
-        let (disk, report) = ziggurat_io::open(&folder, &pool, &DiskOptions::default())?;
         let payload = goods.count * goods.block();
         // Each batch ends on a page and has headers of its own.
         let file = payload + payload / 32 + goods.count * RECORD_BYTES + (16 << 20);
@@ -48,16 +40,15 @@ impl Bed {
             file_bytes: ByteCount(file),
             ..Options::default()
         };
-        let clock = Arc::new(SystemClock::default());
-        let opened = SsdTier::open(disk, clock, options, DirectoryId(1));
-        let (tier, _) = block_on(opened)?;
+        let (tier, _, engine) = fill::open(&folder, pages, options)?;
         let bed = Self {
             tier,
             folder,
-            engine: report.to_string(),
+            engine,
         };
         // One object more, behind the others by its number, so that the file is made.
-        block_on(bed.append(goods, goods.count..goods.count + 1))?;
+        let more = goods.count..goods.count + 1;
+        block_on(fill::append(&bed.tier, more, &|number| goods.get(number)))?;
         Ok(bed)
     }
 
@@ -76,50 +67,9 @@ impl Bed {
     /// Offloads all goods.
     pub(super) fn write(&self, goods: &Goods) -> Result<Speed> {
         let group = (BATCH_BYTES.0 / goods.block()).clamp(1, BATCH_OBJECTS as u64);
-        let next = AtomicU64::new(0);
-        let writer = async || -> Result<()> {
-            loop {
-                let from = next.fetch_add(group, Ordering::Relaxed);
-                if from >= goods.count {
-                    return Ok(());
-                }
-                let upto = (from + group).min(goods.count);
-                self.append(goods, from..upto).await?;
-            }
-        };
         let watch = Watch::start();
-        let writers = (0..ziggurat_node::keeper::APPENDS).map(|_| writer());
-        let ended = block_on(join_all(writers));
-        let speed = watch.stop(goods.count * goods.block());
-        ended.into_iter().collect::<Result<()>>()?;
-        Ok(speed)
-    }
-
-    async fn append(&self, goods: &Goods, numbers: std::ops::Range<u64>) -> Result<()> {
-        let keys: Vec<_> = numbers
-            .clone()
-            .map(|number| crate::bench::key(5, number))
-            .collect();
-        let mut sources: Vec<(&[u8], Crc32)> =
-            numbers.clone().map(|number| goods.get(number)).collect();
-        let mut items = Vec::with_capacity(keys.len());
-        for ((number, key), (source, crc)) in numbers.zip(&keys).zip(&mut sources) {
-            items.push(Item {
-                names: Names {
-                    tenant: "default",
-                    key: Key::new(key)?,
-                    parent: None,
-                    group: None,
-                },
-                ticket: ticket(number),
-                len: goods.block(),
-                crc: *crc,
-                hint: Hint::None,
-                pinned: false,
-                source,
-            });
-        }
-        self.tier.append(&mut items).await.into_iter().collect()
+        fill::fill(&self.tier, goods.count, group, &|number| goods.get(number))?;
+        Ok(watch.stop(goods.count * goods.block()))
     }
 
     /// Reads objects in any order for a while, `depth` at a time.
@@ -146,7 +96,7 @@ impl Bed {
         let mut count = 0;
         while Instant::now() < until {
             let number = dice.below(goods.count);
-            let wanted = Wanted::whole(ticket(number), goods.block());
+            let wanted = Wanted::whole(fill::ticket(number), goods.block());
             let found = self.tier.read(&wanted).await?;
             if !goods.is(number, found.bytes()) {
                 let what = format!("object {number} came back with other bytes than were written");
@@ -156,10 +106,6 @@ impl Bed {
         }
         Ok(count)
     }
-}
-
-fn ticket(number: u64) -> Ticket {
-    Ticket(number + 1)
 }
 
 /// Time on the wall and of the processors.

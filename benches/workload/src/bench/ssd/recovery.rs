@@ -3,24 +3,14 @@
 //! Small objects are offloaded as a node does it, the directory is closed in order, and opened again by another tier: nothing
 //! of it is in this process any more, and files are read past the page cache where the filesystem permits it.
 
-use super::{super::failed, scratch::Scratch};
-use crate::bench::{Progress, fits};
-use futures_util::future::join_all;
+use super::{fill, scratch::Scratch};
+use crate::bench::{Progress, failed, fits};
 use pollster::block_on;
 use serde::Serialize;
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
-};
-use ziggurat_base::{ByteCount, Code, Crc32, DirectoryId, Error, Key, Result, Ticket, hash::Dice};
-use ziggurat_engine::{command::Hint, shelf::holdings::Names};
-use ziggurat_io::{Options as DiskOptions, Pages, Pool};
-use ziggurat_store::{SsdOptions as StoreOptions, SystemClock};
-use ziggurat_tiers::ssd::{BATCH_OBJECTS, Item, Options, Recovered, SsdTier, Wanted};
+use std::{path::PathBuf, time::Instant};
+use ziggurat_base::{ByteCount, Code, Crc32, Error, Result, hash::Dice};
+use ziggurat_io::Pages;
+use ziggurat_tiers::ssd::{BATCH_OBJECTS, Options, Recovered, SsdTier, Wanted};
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -63,10 +53,6 @@ const RECORD_BYTES: u64 = 4096 + 512;
 /// Records that are read in the end, to see that they are what was written.
 const PROBES: u64 = 1000;
 
-fn key(number: u64) -> String {
-    format!("bench/recovery/{number:017}")
-}
-
 /// Measures.
 ///
 /// # Errors
@@ -88,19 +74,29 @@ pub fn recovery(options: &RecoveryOptions, progress: Progress<'_>) -> Result<Rec
     fits("the index", ByteCount(options.records.saturating_mul(256)))?;
     let folder = scratch.fresh("recovery")?;
     progress(&format!("write {} records", options.records));
-    let (tier, _, _) = open(&folder, bytes)?;
-    fill(&tier, options.records)?;
+    let open = || {
+        let options = Options {
+            capacity: bytes,
+            ..Options::default()
+        };
+        fill::open(&folder, Pages::Huge, options)
+    };
+    let (tier, _, _) = open()?;
+    let crc = Crc32::of(&PAYLOAD);
+    fill::fill(&tier, options.records, BATCH_OBJECTS as u64, &|_| {
+        (&PAYLOAD, crc)
+    })?;
     block_on(tier.seal_all());
     drop(tier);
     scratch.settle()?;
     progress("open the directory");
     let began = Instant::now();
-    let (tier, recovered, engine) = open(&folder, bytes)?;
+    let (tier, recovered, engine) = open()?;
     let open_s = began.elapsed().as_secs_f64();
     progress("read some of them");
     check(&tier, options.records, &recovered)?;
     let stats = tier.stats();
-    let key_bytes = key(0).len() as u64;
+    let key_bytes = crate::bench::key(5, 0).len() as u64;
     Ok(RecoveryReport {
         records: recovered.records,
         payload_bytes: PAYLOAD.len() as u64,
@@ -115,57 +111,6 @@ pub fn recovery(options: &RecoveryOptions, progress: Progress<'_>) -> Result<Rec
     })
 }
 
-fn open(folder: &Path, capacity: ByteCount) -> Result<(SsdTier, Recovered, String)> {
-    let pool = Pool::of(StoreOptions::default().staging.0, Pages::Huge)?;
-    let (disk, report) = ziggurat_io::open(folder, &pool, &DiskOptions::default())?;
-    let options = Options {
-        capacity,
-        ..Options::default()
-    };
-    let clock = Arc::new(SystemClock::default());
-    let (tier, recovered) = block_on(SsdTier::open(disk, clock, options, DirectoryId(1)))?;
-    Ok((tier, recovered, report.to_string()))
-}
-
-fn fill(tier: &SsdTier, records: u64) -> Result<()> {
-    let next = AtomicU64::new(0);
-    let writer = async || -> Result<()> {
-        loop {
-            let from = next.fetch_add(BATCH_OBJECTS as u64, Ordering::Relaxed);
-            if from >= records {
-                return Ok(());
-            }
-            append(tier, from..(from + BATCH_OBJECTS as u64).min(records)).await?;
-        }
-    };
-    let writers = (0..ziggurat_node::keeper::APPENDS).map(|_| writer());
-    block_on(join_all(writers)).into_iter().collect()
-}
-
-async fn append(tier: &SsdTier, numbers: std::ops::Range<u64>) -> Result<()> {
-    let crc = Crc32::of(&PAYLOAD);
-    let keys: Vec<_> = numbers.clone().map(key).collect();
-    let mut sources: Vec<&[u8]> = vec![&PAYLOAD; keys.len()];
-    let mut items = Vec::with_capacity(keys.len());
-    for ((number, key), source) in numbers.zip(&keys).zip(&mut sources) {
-        items.push(Item {
-            names: Names {
-                tenant: "default",
-                key: Key::new(key.as_bytes())?,
-                parent: None,
-                group: None,
-            },
-            ticket: Ticket(number + 1),
-            len: PAYLOAD.len() as u64,
-            crc,
-            hint: Hint::None,
-            pinned: false,
-            source,
-        });
-    }
-    tier.append(&mut items).await.into_iter().collect()
-}
-
 fn check(tier: &SsdTier, records: u64, recovered: &Recovered) -> Result<()> {
     if recovered.records != records {
         let what = format!(
@@ -176,7 +121,7 @@ fn check(tier: &SsdTier, records: u64, recovered: &Recovered) -> Result<()> {
     }
     let dice = &mut Dice::new(1);
     for _ in 0..PROBES.min(records) {
-        let ticket = Ticket(1 + dice.below(records));
+        let ticket = fill::ticket(dice.below(records));
         let found = block_on(tier.read(&Wanted::whole(ticket, PAYLOAD.len() as u64)))?;
         if found.bytes() != PAYLOAD {
             let what = format!("{ticket} came back with other bytes than were written");
