@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod doctor;
 mod objects;
+mod prefetch;
 mod replay;
 mod server;
 mod ssd;
@@ -26,6 +27,7 @@ pub(crate) enum Command {
     Put(objects::PutArguments),
     Get(objects::GetArguments),
     Exists(objects::ExistsArguments),
+    Prefetch(prefetch::Arguments),
     #[command(name = "rm")]
     Remove(objects::RemoveArguments),
     #[command(name = "ls")]
@@ -51,6 +53,7 @@ impl Command {
             Self::Put(arguments) => objects::put(arguments, screen),
             Self::Get(arguments) => objects::get(arguments, screen),
             Self::Exists(arguments) => objects::exists(arguments, screen),
+            Self::Prefetch(arguments) => prefetch::run(arguments, screen),
             Self::Remove(arguments) => objects::remove(arguments, screen),
             Self::List(arguments) => objects::list(arguments, screen),
             Self::Stat(arguments) => objects::stat(arguments, screen),

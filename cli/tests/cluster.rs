@@ -144,6 +144,13 @@ fn what_is_put_is_got_listed_told_and_removed() {
     assert_eq!(listed["truncated"], true);
     let told = last_object(&ask(&server, &["stat", "a/1", "--json"]));
     assert_eq!(told["objects"][0]["len"], 5);
+    for arguments in [
+        ["prefetch", "a/1", "--priority=high", "--json"],
+        ["prefetch", "a/1", "--cancel", "--json"],
+    ] {
+        let wished = ask(&server, &arguments);
+        assert_eq!(last_object(&wished)["results"]["a/1"], "in_memory");
+    }
     let status = last_object(&ask(&server, &["status", "--json"]));
     assert_eq!(status["objects"], 2);
     assert_eq!(status["segments"].as_array().map(Vec::len), Some(1));
@@ -161,6 +168,7 @@ fn a_miss_ends_with_3_and_leaves_standard_output_to_values() {
         ["get", "nothing"],
         ["exists", "nothing"],
         ["stat", "nothing"],
+        ["prefetch", "nothing"],
     ] {
         let output = ask(&server, &arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");

@@ -6,7 +6,9 @@ use crate::{
 };
 use ziggurat_base::{Code, Error, Key, ObjectKey, Result, TenantId};
 use ziggurat_engine::{
-    command::{BATCH_MAX, Force, Keys, ObjectStat, Recency, ScanAction},
+    command::{
+        BATCH_MAX, Force, Keys, ObjectStat, Prefetch, Prefetched, Priority, Recency, ScanAction,
+    },
     journey::{self, Get, Patience, Put, PutOutcome},
     port::Ports,
 };
@@ -371,6 +373,37 @@ impl Client {
             self.ports.metadata.touch(self.keys(keys)).await?;
         }
         Ok(())
+    }
+
+    /// Wishes objects in memory that may lie below it. The answer says where each is on its way; `None` is a miss. What comes
+    /// may leave again like anything else.
+    ///
+    /// # Errors
+    /// Of an item: `NoAvailableHandle` when nothing may give way to it, `Backpressure` when too much has been on its way for as
+    /// long as a put waits for room, `UnavailableInCurrentMode` where nothing is promoted.
+    pub async fn prefetch_many(
+        &self,
+        keys: &[&[u8]],
+        priority: Priority,
+    ) -> Vec<Result<Option<Prefetched>>> {
+        self.prefetch_as(keys, Prefetch::Begin(priority)).await
+    }
+
+    /// Takes wishes for objects in memory back: what is not there yet does not come.
+    pub async fn cancel_prefetch(&self, keys: &[&[u8]]) -> Vec<Result<Option<Prefetched>>> {
+        self.prefetch_as(keys, Prefetch::Cancel).await
+    }
+
+    async fn prefetch_as(&self, keys: &[&[u8]], wish: Prefetch) -> Vec<Result<Option<Prefetched>>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        let checked = Checked::new(keys, &mut answers, unanswered);
+        let (ports, patience) = (&self.ports, &self.patience);
+        let done =
+            journey::prefetch::prefetch(ports, patience, self.tenant, &checked.keys, wish).await;
+        for (position, answer) in checked.positions.into_iter().zip(done) {
+            answers[position] = answer;
+        }
+        answers
     }
 
     /// Removes an object.

@@ -15,8 +15,9 @@ use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle, time::sleep};
 use ziggurat_base::{Code, Crc32, Error, Job, MemberId, Result, TenantId, Ticket};
 use ziggurat_engine::{
     command::{
-        Answer, Cursor, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, PutAnswer,
-        PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentStat, Stats, Wish,
+        Answer, Cursor, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, Prefetch,
+        Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentStat, Stats,
+        Wish,
     },
     port::{DataPlane, MemberApi, MetadataApi, ReadOp, ReadSums, WriteOp},
 };
@@ -453,6 +454,24 @@ impl MetadataApi for Remote {
                         ..keys
                     },
                     force,
+                )
+                .await
+        })
+    }
+
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        ask!(self, again, async |link: &Arc<Link>| {
+            link.session
+                .prefetch(
+                    Keys {
+                        tenant: link.tenant,
+                        ..keys
+                    },
+                    wish,
                 )
                 .await
         })

@@ -27,6 +27,9 @@ pub enum Canary {
     TornRecordAccepted = 9,
     /// What a node offers from its memory to the next master is believed to live, whatever was removed meanwhile.
     DeadMemoryAdopted = 10,
+    /// A copy of a version that was on its way into memory becomes a replica of whichever version of the row is readable when
+    /// it arrives.
+    StaleCopyCommitted = 11,
 }
 
 impl Canary {
@@ -42,6 +45,7 @@ impl Canary {
         Self::LedgerDeltaLost,
         Self::TornRecordAccepted,
         Self::DeadMemoryAdopted,
+        Self::StaleCopyCommitted,
     ];
 }
 

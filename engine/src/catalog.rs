@@ -17,6 +17,7 @@ use feed::Feed;
 use fleet::{Fleet, ReplicaRecord};
 use members::Members;
 use offload::Offloads;
+use promote::Copies;
 use scan::Scans;
 use sides::Sides;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -39,6 +40,7 @@ mod invariant;
 mod ledger;
 mod members;
 mod offload;
+mod promote;
 mod put;
 mod remove;
 mod reoffer;
@@ -52,6 +54,7 @@ mod version;
 mod writes;
 
 pub use offload::OffloadMode;
+pub use promote::PromotionMode;
 pub use reoffer::Retiring;
 pub use scan::Matcher;
 pub use tick::Ticked;
@@ -89,6 +92,13 @@ pub struct Config {
     pub offload_share: f64,
     /// After this time an object that waits for its owner may be evicted.
     pub offload_patience: Duration,
+    /// When objects that are read from their owners' own space come back into memory.
+    pub promotion: PromotionMode,
+    /// An object that is read again within this time is read often.
+    pub promotion_window: Duration,
+    /// Bytes that may be on their way into the memory of one member; half of it for what nobody has wished for. At 0 nothing
+    /// is promoted.
+    pub promotion_budget: ByteCount,
     /// Start of the sequence of random numbers.
     pub seed: u64,
     /// Check every invariant after every call: for tests, at a cost that grows with the number of objects.
@@ -110,6 +120,9 @@ impl Default for Config {
             offload: OffloadMode::default(),
             offload_share: 1.0,
             offload_patience: Duration::from_secs(30),
+            promotion: PromotionMode::default(),
+            promotion_window: Duration::from_secs(600),
+            promotion_budget: ByteCount::mib(64),
             seed: 0,
             paranoid: false,
         }
@@ -168,6 +181,7 @@ pub struct Catalog {
     /// Until when memory of an earlier life may come.
     memory_until: Option<Timestamp>,
     offloads: Offloads,
+    copies: Copies,
     scans: Scans,
     effects: Vec<Effect>,
     evicting: bool,
@@ -210,6 +224,7 @@ impl Catalog {
             feed: Feed::default(),
             memory_until: None,
             offloads: Offloads::default(),
+            copies: Copies::default(),
             scans: Scans::default(),
             effects: Vec::new(),
             evicting: false,
@@ -320,6 +335,8 @@ impl Catalog {
             directories_absent,
             debts,
             key_debts,
+            promoting: self.copies.count(),
+            promoting_bytes: self.copies.bytes(),
             table_bytes: self.table_bytes().0,
             ..self.stats
         }

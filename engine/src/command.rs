@@ -249,6 +249,39 @@ pub enum Recency {
     Keep,
 }
 
+/// How much an application wants an object in memory before others that it wants there. Readers come before all of them, and
+/// what the partition promotes of its own accord comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// After the others.
+    Low,
+    /// As usual.
+    #[default]
+    Normal,
+    /// Before the others.
+    High,
+}
+
+/// What to do about objects that lie below memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Bring them into memory.
+    Begin(Priority),
+    /// Do not bring them any more, if they are not there yet.
+    Cancel,
+}
+
+/// Where an object that exists is on its way to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetched {
+    /// It is there.
+    InMemory,
+    /// It is on its way.
+    UnderWay,
+    /// It is not on its way any more, or never was.
+    Stopped,
+}
+
 /// Whether a lease is respected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
@@ -387,6 +420,8 @@ pub struct MemberOffer {
     /// Whether it wants to be told which versions became readable in its memory, and which are not handed out any more. It
     /// acknowledges the latter in the segment's ledger.
     pub feed: bool,
+    /// Whether it copies versions from its own space into its memory when it is asked to.
+    pub promotes: bool,
 }
 
 /// A partition in numbers. Counters run since its start; nothing is ever negative.
@@ -476,6 +511,19 @@ pub struct Stats {
     pub debts: u64,
     /// Keys of which dead versions are remembered.
     pub key_debts: u64,
+    /// Objects on their way from their owners' own space into memory.
+    pub promoting: u64,
+    /// Bytes of memory that wait for them.
+    pub promoting_bytes: u64,
+    /// Objects that came into memory that way.
+    pub promoted: u64,
+    /// Bytes of their payloads.
+    pub promoted_bytes: u64,
+    /// Objects that were read often enough, or wished for, and found no room or too much on its way.
+    pub promotions_dropped: u64,
+    /// Objects that were on their way and did not arrive: they were removed, the wish was cancelled, or their owner could not
+    /// read them.
+    pub promotions_failed: u64,
 }
 
 /// What a partition asks the owner of space to do, or lets it know.
@@ -516,6 +564,20 @@ pub enum Effect {
         /// The version.
         ticket: Ticket,
     },
+    /// Copy a version from the owner's own space into its memory, as a write of its own. Answered in the ledger of the
+    /// memory's segment by [`crate::ledger::Change::Copied`] or [`crate::ledger::Change::NotCopied`]; comes again until then.
+    Promote {
+        /// The owner.
+        member: MemberId,
+        /// The version, and as its placement where the copy goes.
+        holding: Box<Holding>,
+        /// The segment in which the owner has it.
+        from: SegmentId,
+        /// The write: a floor for others, as any other.
+        write: Ticket,
+        /// What an application has said of it; `None` when the partition wants it of its own accord.
+        priority: Option<Priority>,
+    },
     /// Versions that the owner must not hold. Acknowledged in the segment's ledger by
     /// [`crate::ledger::Change::Forgotten`], whether it holds them or not; comes again until then.
     Discard {
@@ -537,6 +599,7 @@ impl Effect {
             | Self::Committed { member, .. }
             | Self::Retired { member, .. }
             | Self::Offload { member, .. }
+            | Self::Promote { member, .. }
             | Self::Discard { member, .. } => *member,
         }
     }

@@ -1,6 +1,7 @@
 //! Journeys: what a client does from top to bottom, over ports. They own no state that outlives them.
 
 pub mod get;
+pub mod prefetch;
 pub mod put;
 
 pub use get::{Get, GetInto, Located};

@@ -49,6 +49,11 @@ pub enum Change {
     /// version in this segment, also not after a crash, and nothing under way will write it there. What came of a transfer
     /// of the version to another segment of the owner was told before.
     Forgotten(Ticket),
+    /// In delegated space: the write of [`crate::command::Effect::Promote`] has copied its version whole and proved it. Taken
+    /// when the version is readable from there now; otherwise the write is fenced, or was.
+    Copied(Ticket),
+    /// In delegated space: the write of [`crate::command::Effect::Promote`] will come to nothing.
+    NotCopied(Ticket),
 }
 
 /// One batch of a segment's stream; at most [`crate::command::BATCH_MAX`] items.
@@ -99,6 +104,6 @@ pub enum Verdict {
 /// Answer to a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerReply {
-    /// One for each holding or change, by position. Only what is present can be discarded.
+    /// One for each holding or change, by position. Only what is present or copied can be discarded.
     pub verdicts: Vec<Verdict>,
 }

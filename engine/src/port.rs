@@ -5,8 +5,9 @@
 //! closes the connection that was using it), and whatever had been started is void or harmless.
 
 use crate::command::{
-    Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, PutAnswer,
-    PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats, Target, Wish,
+    Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, Prefetch,
+    Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer,
+    SegmentStat, Stats, Target, Wish,
 };
 use crate::ledger::{LedgerBatch, LedgerReply};
 use std::{fmt, sync::Arc, time::Duration};
@@ -47,6 +48,13 @@ pub trait MetadataApi: Send + Sync {
     fn give_back(&self, holds: &[Hold]);
     /// Removes objects.
     fn remove<'a>(&'a self, keys: Keys<'a>, force: Force) -> Job<'a, Answer<Vec<Answer<()>>>>;
+    /// Brings objects into memory that lie below it, or stops that; `None` is a miss. What finds no room is
+    /// [`ziggurat_base::Code::NoAvailableHandle`], and [`ziggurat_base::Code::Backpressure`] when there is some soon.
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>>;
     /// Does one turn of a scan over the objects of a tenant whose keys match `pattern` (all when empty).
     fn scan<'a>(
         &'a self,

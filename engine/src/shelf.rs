@@ -3,7 +3,8 @@
 //! A node is not told of every `put_start`; it learns tickets from the writes themselves. For each byte of a segment it
 //! remembers the highest ticket that has written or been fenced there (its *floor*, I11). A lower ticket is refused for
 //! ever, a fenced one too; so a stalled writer that wakes up can damage nothing that somebody else was given. Reads name
-//! the version they want and are refused when any byte belongs to another (I12).
+//! the version they want and are refused when any byte belongs to another (I12). A version that is copied back into memory
+//! comes under a ticket of its own, so that it can lie where newer ones have been ([`Shelf::copied`]).
 
 use crate::canary::{Canary, planted};
 use floors::Floors;
@@ -191,7 +192,47 @@ impl Shelf {
         Ok(here.overlapping(&extents, ticket))
     }
 
-    /// Whether every byte of `extents` was last given to `ticket`.
+    /// A write has copied a version whole: for readers the space belongs to that version from now on. For writers its floor
+    /// stays the write's ticket.
+    ///
+    /// # Errors
+    /// [`Code::InvalidWrite`] when the write was fenced meanwhile or the space was given to another one,
+    /// [`Code::InvalidReplica`] outside the segment, [`Code::SegmentNotFound`].
+    pub fn copied(
+        &mut self,
+        write: Ticket,
+        version: Ticket,
+        placement: &Placement,
+    ) -> Result<(), Error> {
+        let here = self.segment(placement.segment)?;
+        let extents: Vec<_> = placement.all().collect();
+        here.check(&extents)?;
+        if !extents.iter().all(|e| here.floors.is_held(write, *e)) {
+            return Err(Error::new(
+                Code::InvalidWrite,
+                format!(
+                    "write {write} does not hold its space any more: the copy of {version} is void"
+                ),
+            ));
+        }
+        for extent in &extents {
+            here.floors.copied(write, version, *extent);
+        }
+        Ok(())
+    }
+
+    /// Whether a write has copied a version whole, and nothing has come over it since.
+    #[must_use]
+    pub fn is_copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> bool {
+        let Some(here) = self.segments.get(&placement.segment) else {
+            return false;
+        };
+        let extents: Vec<_> = placement.all().collect();
+        let copied = |extent: &Extent| here.floors.is_copied(write, version, *extent);
+        here.check(&extents).is_ok() && extents.iter().all(copied)
+    }
+
+    /// Whether every byte of `extents` is one of the version `ticket`.
     #[must_use]
     pub fn owns(&self, ticket: Ticket, segment: SegmentId, extents: &[Extent]) -> bool {
         let Some(here) = self.segments.get(&segment) else {
@@ -303,6 +344,30 @@ mod tests {
             .unwrap();
         assert!(!shelf.owns(Ticket(5), HERE, &[Extent::new(0, 100)]));
         assert!(shelf.owns(Ticket(5), HERE, &[Extent::new(0, 99)]));
+    }
+
+    #[test]
+    fn a_copy_belongs_to_its_version_for_readers_and_to_its_write_for_writers() {
+        let mut shelf = shelf();
+        let extent = [Extent::new(0, 100)];
+        shelf.begin_write(Ticket(7), HERE, &extent).unwrap();
+        let whole = placement(0, 100);
+        let early = shelf.copied(Ticket(9), Ticket(5), &whole).unwrap_err();
+        assert_eq!(early.code(), Code::InvalidWrite, "it has written nothing");
+        shelf.begin_write(Ticket(9), HERE, &extent).unwrap();
+        assert!(!shelf.owns(Ticket(5), HERE, &extent), "it is not whole yet");
+        assert!(!shelf.is_copied(Ticket(9), Ticket(5), &whole));
+        shelf.copied(Ticket(9), Ticket(5), &whole).unwrap();
+        assert!(shelf.is_copied(Ticket(9), Ticket(5), &whole));
+        assert!(!shelf.is_copied(Ticket(8), Ticket(5), &whole));
+        assert!(shelf.owns(Ticket(5), HERE, &extent));
+        assert!(!shelf.owns(Ticket(9), HERE, &extent));
+        assert!(shelf.begin_write(Ticket(5), HERE, &extent).is_err());
+        assert!(shelf.begin_write(Ticket(8), HERE, &extent).is_err());
+        shelf.fence(Ticket(9), &whole).unwrap();
+        assert!(!shelf.owns(Ticket(5), HERE, &extent), "given up");
+        let late = shelf.copied(Ticket(9), Ticket(5), &whole).unwrap_err();
+        assert_eq!(late.code(), Code::InvalidWrite);
     }
 
     #[test]

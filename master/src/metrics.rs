@@ -203,6 +203,42 @@ const ROWS: &[Row<Stats>] = &[
         s.offloading_bytes
     }),
     (
+        "promoting",
+        false,
+        "Objects on their way from SSD into memory.",
+        |s| s.promoting,
+    ),
+    (
+        "promoting_bytes",
+        false,
+        "Bytes of memory that wait for them.",
+        |s| s.promoting_bytes,
+    ),
+    (
+        "promoted_total",
+        true,
+        "Objects that came from SSD into memory.",
+        |s| s.promoted,
+    ),
+    (
+        "promoted_bytes_total",
+        true,
+        "Bytes of their payloads.",
+        |s| s.promoted_bytes,
+    ),
+    (
+        "promotions_dropped_total",
+        true,
+        "Objects that were wanted in memory and found no room there.",
+        |s| s.promotions_dropped,
+    ),
+    (
+        "promotions_failed_total",
+        true,
+        "Objects that were on their way into memory and did not arrive.",
+        |s| s.promotions_failed,
+    ),
+    (
         "directories_absent",
         false,
         "Directories that have not told what they hold.",

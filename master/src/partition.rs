@@ -26,8 +26,8 @@ use ziggurat_engine::{
     catalog::{Catalog, Config, Matcher, Retiring},
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page,
-        PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer, SegmentStat, Stats,
-        Wish,
+        Prefetch, Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction,
+        SegmentOffer, SegmentStat, Stats, Wish,
     },
     ledger::{LedgerBatch, LedgerReply},
     port::{Joined, MemberApi, MetadataApi},
@@ -641,6 +641,16 @@ impl MetadataApi for Partition {
         }
     }
 
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        ready(Ok(
+            self.apply(|catalog, now| catalog.prefetch(now, keys, wish))
+        ))
+    }
+
     fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {
         ready(Ok(self.apply(|catalog, now| catalog.stat(now, keys))))
     }
@@ -701,6 +711,14 @@ impl MetadataApi for Session {
         cursor: Option<Cursor>,
     ) -> Job<'a, Answer<Page>> {
         self.partition.scan(tenant, pattern, action, cursor)
+    }
+
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        self.partition.prefetch(keys, wish)
     }
 
     fn stat<'a>(&'a self, keys: Keys<'a>) -> Job<'a, Answer<Vec<Answer<Option<ObjectStat>>>>> {

@@ -237,6 +237,7 @@ impl Duty {
             address: self.address.clone().into(),
             in_process: false,
             feed: self.reoffer || self.keeper.is_keeping(),
+            promotes: self.keeper.is_keeping(),
         };
         let sent = Standing::new(Duration::ZERO);
         let joined = session.join(&offer).await.map_err(End::Lost)?;

@@ -4,10 +4,12 @@
 //! speaks to the partition through [`MemberApi`]. Objects come by the feed of the partition and leave it as records; nothing
 //! here decides what is kept, that is the catalog's and the tier's.
 
+mod copies;
 mod feed;
 mod inventory;
 
 use crate::{lender::Lender, signal::Signal};
+use copies::{COPIES, Copy};
 use feed::{Feed, Room, Turn};
 use futures_util::future::{Either, join_all, select, select_all};
 use inventory::{Disk, Judged, Memory};
@@ -25,7 +27,7 @@ use ziggurat_base::{
     checksum::table_len,
 };
 use ziggurat_engine::{
-    command::{Effect, Keep, SegmentOffer, Target},
+    command::{Effect, Keep, Priority, SegmentOffer, Target},
     ledger::{Holding, LedgerBatch, Version},
     port::{MemberApi, ReadOp},
     shelf::{
@@ -244,14 +246,14 @@ impl Keeper {
         };
         feed.held.retain(|_, holding| is_kept(holding));
         if self.eager && self.is_keeping() {
-            let on_disk = |ticket: &Ticket| {
-                let mut tiers = self.tiers();
-                tiers.any(|tier| tier.look(|holdings| holdings.find(*ticket).is_some()))
-            };
-            feed.queue_missing(on_disk, &self.room());
+            feed.queue_missing(|ticket| self.is_on_disk(*ticket), &self.room());
         }
         drop(feed);
         self.work.raise();
+    }
+
+    fn is_on_disk(&self, ticket: Ticket) -> bool {
+        self.tiers().any(|tier| tier.holds(ticket))
     }
 
     /// The latest era of what lies in memory.
@@ -280,7 +282,7 @@ impl Keeper {
                     self.know_memory(placement.segment);
                 }
                 let new = feed.held.insert(ticket, (**holding).clone()).is_none();
-                if new && self.eager && self.is_keeping() {
+                if new && self.eager && self.is_keeping() && !self.is_on_disk(ticket) {
                     feed.queue(ticket, holding.len, Turn::Last, &self.room());
                 }
             }
@@ -296,6 +298,28 @@ impl Keeper {
                 feed.held.remove(ticket);
                 if !feed.retiring.contains(&(*segment, *ticket)) {
                     feed.retiring.push((*segment, *ticket));
+                }
+            }
+            Effect::Promote {
+                holding,
+                from,
+                write,
+                priority,
+                ..
+            } => {
+                let copy = Copy {
+                    holding: (**holding).clone(),
+                    from: *from,
+                    write: *write,
+                };
+                if let Some(placement) = &holding.placement {
+                    self.know_memory(placement.segment);
+                }
+                if self.directories.iter().any(|here| here.is(*from)) {
+                    feed.copies.add(copy, *priority);
+                } else {
+                    let segment = holding.placement.as_ref().map(|p| p.segment);
+                    self.tell_memory(segment, Note::NotCopied(*write));
                 }
             }
             Effect::Discard {
@@ -325,6 +349,9 @@ impl Keeper {
             all.push(Box::pin(here.tend(clock)));
             for _ in 0..APPENDS {
                 all.push(Box::pin(self.offload(here)));
+            }
+            for _ in 0..COPIES {
+                all.push(Box::pin(self.copy(here, clock)));
             }
         }
         join_all(all).await;
@@ -510,11 +537,18 @@ impl Keeper {
                 here.stream.settled().await;
             }
             for (segment, ticket) in retired {
-                let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(stream) = memory.get(&segment) {
-                    stream.note([Note::Forgotten(ticket)]);
-                }
+                self.tell_memory(Some(segment), Note::Forgotten(ticket));
             }
+            self.lock().leaving.clear();
+            self.work.raise();
+        }
+    }
+
+    /// Notes something for the stream of a segment of memory; one that is not there any more has nobody who would listen.
+    fn tell_memory(&self, segment: Option<SegmentId>, note: Note) {
+        let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stream) = segment.and_then(|segment| memory.get(&segment)) {
+            stream.note([note]);
         }
     }
 

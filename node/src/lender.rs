@@ -1,8 +1,8 @@
-//! The memory that a keeper takes objects over from.
+//! The memory that a keeper takes objects over from, and brings them back into.
 
 use std::fmt;
-use ziggurat_base::{ByteCount, MemberId, Placement, Result, Ticket};
-use ziggurat_engine::port::{ReadOp, ReadSums};
+use ziggurat_base::{ByteCount, MemberId, Placement, Result, Ticket, frame::Span};
+use ziggurat_engine::port::{Access, Host, ReadOp, ReadSums, WriteSlot};
 use ziggurat_tiers::dram::DramTier;
 
 /// The owner of the memory, as a keeper sees it.
@@ -18,6 +18,18 @@ pub trait Lender: Send + Sync + fmt::Debug {
     fn read(&self, op: &mut ReadOp<'_>) -> Result<ReadSums>;
     /// Whether every byte of a replica belongs to a version.
     fn holds(&self, ticket: Ticket, placement: &Placement) -> bool;
+    /// Admits a write of this node.
+    ///
+    /// # Errors
+    /// As [`Host::open_write`].
+    fn open_write(&self, access: Access, span: &Span) -> Result<Box<dyn WriteSlot>>;
+    /// A write of this node has copied a version whole; as [`DramTier::copied`].
+    ///
+    /// # Errors
+    /// As [`DramTier::copied`].
+    fn copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> Result<()>;
+    /// Whether it has, and nothing has come over it since.
+    fn is_copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> bool;
 }
 
 impl Lender for DramTier {
@@ -35,5 +47,17 @@ impl Lender for DramTier {
 
     fn holds(&self, ticket: Ticket, placement: &Placement) -> bool {
         Self::holds(self, ticket, placement)
+    }
+
+    fn open_write(&self, access: Access, span: &Span) -> Result<Box<dyn WriteSlot>> {
+        Host::open_write(self, access, span)
+    }
+
+    fn copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> Result<()> {
+        Self::copied(self, write, version, placement)
+    }
+
+    fn is_copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> bool {
+        Self::is_copied(self, write, version, placement)
     }
 }

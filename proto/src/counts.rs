@@ -55,6 +55,8 @@ kinds! {
         Scan = "scan",
         /// `stat`.
         Stat = "stat",
+        /// `prefetch`.
+        Prefetch = "prefetch",
         /// `join`.
         Join = "join",
         /// `ping`.
@@ -116,6 +118,7 @@ impl CallKind {
             Call::Remove(_) => Self::Remove,
             Call::Scan(_) => Self::Scan,
             Call::Stat(_) => Self::Stat,
+            Call::Prefetch(_) => Self::Prefetch,
             Call::Join(_) => Self::Join,
             Call::Ping(_) => Self::Ping,
             Call::Leave(_) => Self::Leave,

@@ -29,8 +29,8 @@ use ziggurat_engine::{
     Row,
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page,
-        PutAnswer, PutDone, PutEnd, PutGrant, PutItem, Recency, ScanAction, SegmentOffer,
-        SegmentStat, Stats, Target, Targets, Wish,
+        Prefetch, Prefetched, Priority, PutAnswer, PutDone, PutEnd, PutGrant, PutItem, Recency,
+        ScanAction, SegmentOffer, SegmentStat, Stats, Target, Targets, Wish,
     },
     ledger::{LedgerBatch, LedgerReply, Verdict},
     port::{Joined, MemberApi, MetadataApi},
@@ -246,6 +246,22 @@ impl MetadataApi for FakePartition {
             None => Err(Error::new(Code::ObjectNotFound, "no such object")),
         };
         now(Ok(keys.keys.iter().map(remove).collect()))
+    }
+
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        let prefetch = |key: &Key<'_>| {
+            let found = self.grant(*key);
+            Ok(found.map(|_| match wish {
+                Prefetch::Begin(Priority::High) => Prefetched::InMemory,
+                Prefetch::Begin(_) => Prefetched::UnderWay,
+                Prefetch::Cancel => Prefetched::Stopped,
+            }))
+        };
+        now(Ok(keys.keys.iter().map(prefetch).collect()))
     }
 
     fn scan<'a>(

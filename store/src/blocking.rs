@@ -6,7 +6,9 @@ use std::sync::Arc;
 use tokio::runtime::{self, Runtime};
 use ziggurat_base::{Code, Error, ObjectKey, Result};
 use ziggurat_client::{PutOptions, PutOutcome, PutRequest, client::Removed};
-use ziggurat_engine::command::{Force, ObjectStat, Recency, SegmentStat, Stats};
+use ziggurat_engine::command::{
+    Force, ObjectStat, Prefetched, Priority, Recency, SegmentStat, Stats,
+};
 
 /// See the module. The calls are those of [`ziggurat_client::Client`], without `await`.
 #[derive(Clone, Debug)]
@@ -149,6 +151,10 @@ blocking! {
     /// # Errors
     /// As [`ziggurat_client::Client::touch`].
     fn touch(keys: &[&[u8]]) -> Result<()>;
+    /// Wishes objects in memory that may lie below it.
+    fn prefetch_many(keys: &[&[u8]], priority: Priority) -> Vec<Result<Option<Prefetched>>>;
+    /// Takes wishes for objects in memory back.
+    fn cancel_prefetch(keys: &[&[u8]]) -> Vec<Result<Option<Prefetched>>>;
     /// Removes an object.
     ///
     /// # Errors

@@ -137,6 +137,7 @@ impl Store {
             address: "".into(),
             in_process: true,
             feed: !opened.is_empty(),
+            promotes: !opened.is_empty(),
         };
         let member = partition.join_now(&offer)?.member;
         let tier = Arc::new(DramTier::new(member));

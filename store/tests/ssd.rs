@@ -2,9 +2,12 @@
 //! stays away.
 #![forbid(unsafe_code)]
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 use ziggurat_base::{ByteCount, Code, Result};
-use ziggurat_store::{Blocking, Force, MemoryOptions, OpenOptions, SsdOptions, SsdPath, Store};
+use ziggurat_engine::command::Keep;
+use ziggurat_store::{
+    Blocking, Force, MemoryOptions, OpenOptions, Prefetched, Priority, SsdOptions, SsdPath, Store,
+};
 
 fn open(dir: &Path, dram: ByteCount, ssd: ByteCount) -> Result<Blocking> {
     let options = OpenOptions {
@@ -88,6 +91,135 @@ fn a_restart_is_warm_and_brings_nothing_back() {
             assert_eq!(store.get(key(number)).unwrap(), expected, "{number}");
         }
     }
+}
+
+/// Waits until it is so; what never comes fails the test.
+fn until(store: &Blocking, what: &str, ready: impl Fn() -> bool) {
+    let clock = &store.store().ports().clock;
+    let end = clock.now().after(Duration::from_secs(30));
+    while !ready() {
+        assert!(clock.now() < end, "{what} did not come");
+        let soon = clock.now().after(Duration::from_millis(2));
+        store.wait(clock.sleep_until(soon));
+    }
+}
+
+fn large() -> Vec<u8> {
+    (0..(9 << 20) + 17)
+        .map(|i: usize| (i * 7 + i / 253) as u8)
+        .collect()
+}
+
+/// Objects that lie only on SSD: an earlier store has put them.
+fn only_on_ssd(dir: &Path) -> Blocking {
+    let open = || {
+        let opened = open(dir, ByteCount::mib(64), ByteCount::mib(512));
+        opened.expect("the directory can be used")
+    };
+    let store = open();
+    for number in 0..20 {
+        let stored = store.put(key(number), payload(number));
+        stored.expect("there is room");
+    }
+    store.put("large", large()).expect("there is room");
+    store.close();
+    drop(store);
+    open()
+}
+
+fn is_in_memory(store: &Blocking, key: &str) -> bool {
+    let stat = store.stat(key).expect("in process");
+    let stat = stat.expect("it is there");
+    let segments = store.segments().expect("in process");
+    let best = stat.replicas.as_slice()[0].placement.segment;
+    let segment = segments.iter().find(|segment| segment.id == best);
+    segment.is_some_and(|segment| segment.keep == Keep::Delegated)
+}
+
+#[test]
+fn what_is_read_again_comes_back_into_memory() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let store = only_on_ssd(dir.path());
+    assert_eq!(store.get("large").unwrap(), Some(large()));
+    assert_eq!(store.stats().unwrap().promoting, 0, "once is not often");
+    assert_eq!(store.get("large").unwrap(), Some(large()));
+    until(&store, "the large object in memory", || {
+        is_in_memory(&store, "large")
+    });
+    let stats = store.stats().unwrap();
+    assert_eq!(
+        (stats.promoted, stats.promotions_failed),
+        (1, 0),
+        "{stats:?}"
+    );
+    let reads = store.store().ssd().unwrap().total;
+    assert_eq!(store.get("large").unwrap(), Some(large()));
+    let part = store.get_range("large", 5 << 20, 100_000).unwrap().unwrap();
+    assert_eq!(part, large()[5 << 20..][..100_000]);
+    let after = store.store().ssd().unwrap().total;
+    assert_eq!(after.reads, reads.reads, "from memory");
+    store.remove("large", Force::Yes).unwrap();
+    assert_eq!(store.get("large").unwrap(), None);
+    store.put("large", b"another").unwrap();
+    assert_eq!(
+        store.get("large").unwrap().as_deref(),
+        Some(&b"another"[..])
+    );
+    store.close();
+    assert_eq!(
+        store.store().ssd().unwrap().total.written,
+        1,
+        "a copy is not written again"
+    );
+}
+
+#[test]
+fn what_is_wished_for_comes_before_it_is_read() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let store = only_on_ssd(dir.path());
+    let keys: Vec<_> = (0..20).map(key).collect();
+    let mut keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    keys.push(b"absent");
+    let answers = store.prefetch_many(&keys, Priority::High);
+    let (absent, others) = answers.split_last().unwrap();
+    assert_eq!(*absent, Ok(None));
+    for answer in others {
+        assert!(
+            matches!(
+                answer,
+                Ok(Some(Prefetched::InMemory | Prefetched::UnderWay))
+            ),
+            "{answer:?}"
+        );
+    }
+    for number in 0..20 {
+        until(&store, "an object in memory", || {
+            is_in_memory(&store, &key(number))
+        });
+    }
+    let again = store.prefetch_many(&keys, Priority::Low);
+    assert_eq!(again[..20], vec![Ok(Some(Prefetched::InMemory)); 20]);
+    for number in 0..20 {
+        assert_eq!(store.get(key(number)).unwrap(), Some(payload(number)));
+    }
+    assert_eq!(
+        store.store().ssd().unwrap().total.reads,
+        0,
+        "nobody read from there"
+    );
+    for _ in 0..50 {
+        let begun = store.prefetch_many(&[b"large"], Priority::Normal).remove(0);
+        assert_eq!(begun, Ok(Some(Prefetched::UnderWay)));
+        let stopped = store.cancel_prefetch(&[b"large"]).remove(0).unwrap();
+        if stopped == Some(Prefetched::InMemory) {
+            break;
+        }
+    }
+    assert_eq!(store.get("large").unwrap(), Some(large()));
+    until(&store, "the end of what was cancelled", || {
+        let stats = store.stats().unwrap();
+        (stats.promoting, stats.writes_closing) == (0, 0)
+    });
 }
 
 #[test]

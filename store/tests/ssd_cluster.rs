@@ -8,7 +8,7 @@ use ziggurat_base::ByteCount;
 use ziggurat_engine::command::Keep;
 use ziggurat_store::{
     CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
-    SsdOptions, SsdPath, Store, SystemClock,
+    Prefetched, Priority, SsdOptions, SsdPath, Store, SystemClock,
 };
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -117,6 +117,43 @@ async fn objects_leave_memory_and_are_read_back_from_ssd() {
         "{stats:?}"
     );
     assert!(stats.demoted > 0, "{stats:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wished_for_is_copied_into_the_memory_of_its_node() {
+    let (state, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let master = master(state.path()).await;
+    let _node = node(&master, "one", 32, Some(disk.path())).await;
+    let store = connect(&master).await;
+    for number in 0..COUNT {
+        store.put(key(number), payload(number)).await.unwrap();
+    }
+    let in_memory = async |number: usize| {
+        let stat = store.stat(key(number)).await.unwrap().expect("it is there");
+        let segments = store.segments().await.unwrap();
+        let best = stat.replicas.as_slice()[0].placement.segment;
+        let mut memory = segments.iter().filter(|s| s.keep == Keep::Delegated);
+        memory.any(|segment| segment.id == best)
+    };
+    assert!(!in_memory(0).await, "the oldest have left memory");
+    let keys: Vec<_> = (0..8).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let answers = store.prefetch_many(&keys, Priority::Normal).await;
+    let is_coming = |answer: &Result<Option<Prefetched>, _>| {
+        matches!(
+            answer,
+            Ok(Some(Prefetched::InMemory | Prefetched::UnderWay))
+        )
+    };
+    assert!(answers.iter().all(is_coming), "{answers:?}");
+    for number in 0..8 {
+        until("an object in memory", async || in_memory(number).await).await;
+        assert!(store.get(key(number)).await.unwrap() == Some(payload(number)));
+    }
+    let stopped = store.cancel_prefetch(&keys).await;
+    assert_eq!(stopped, vec![Ok(Some(Prefetched::InMemory)); 8]);
+    let stats = store.stats().await.unwrap();
+    assert_eq!((stats.promoted, stats.unkept), (8, 0), "{stats:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

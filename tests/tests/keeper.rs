@@ -13,13 +13,13 @@ use std::{
     time::Duration,
 };
 use ziggurat_base::{
-    ByteCount, Clock, Crc32, DirectoryId, Extent, Extents, Job, MemberId, ObjectKey, Placement,
-    SegmentId, TenantId, Ticket, Timestamp,
+    ByteCount, Clock, Code, Crc32, DirectoryId, Extent, Extents, Job, MemberId, ObjectKey,
+    Placement, SegmentId, TenantId, Ticket, Timestamp, frame::Span,
 };
 use ziggurat_engine::{
     command::{Answer, Effect, MemberOffer, OwnedTags, SegmentOffer, SegmentStat, Stats},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Version},
-    port::{Joined, MemberApi, ReadOp, ReadSums},
+    port::{Access, Joined, MemberApi, ReadOp, ReadSums, WriteSlot},
 };
 use ziggurat_io::{
     Pool,
@@ -83,6 +83,18 @@ impl Lender for Lent {
     fn holds(&self, _: Ticket, _: &Placement) -> bool {
         true
     }
+
+    fn open_write(&self, _: Access, _: &Span) -> Answer<Box<dyn WriteSlot>> {
+        Err(Code::InvalidWrite.into())
+    }
+
+    fn copied(&self, _: Ticket, _: Ticket, _: &Placement) -> Answer<()> {
+        Ok(())
+    }
+
+    fn is_copied(&self, _: Ticket, _: Ticket, _: &Placement) -> bool {
+        true
+    }
 }
 
 /// A partition that believes everything and notes what it was told of the directory.
@@ -106,7 +118,10 @@ impl Notes {
                 told.extend(changes.iter().filter_map(|change| match change {
                     Change::Present(holding) => Some((holding.version.ticket, true)),
                     Change::Refused(version) => Some((version.ticket, false)),
-                    Change::Gone(_) | Change::Forgotten(_) => None,
+                    Change::Gone(_)
+                    | Change::Forgotten(_)
+                    | Change::Copied(_)
+                    | Change::NotCopied(_) => None,
                 }));
             }
         }

@@ -256,6 +256,23 @@ impl DramTier {
         state.shelf.owns(ticket, placement.segment, &extents)
     }
 
+    /// A write of this node has copied a version whole into its space; as [`Shelf::copied`].
+    ///
+    /// # Errors
+    /// As [`Shelf::copied`].
+    pub fn copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> Result<()> {
+        self.shared.lock().shelf.copied(write, version, placement)
+    }
+
+    /// Whether it has, and nothing has come over it since; as [`Shelf::is_copied`].
+    #[must_use]
+    pub fn is_copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> bool {
+        self.shared
+            .lock()
+            .shelf
+            .is_copied(write, version, placement)
+    }
+
     /// Whether a segment is mounted.
     #[must_use]
     pub fn has(&self, segment: SegmentId) -> bool {

@@ -14,6 +14,7 @@ mod clean;
 mod logfile;
 mod pack;
 mod read;
+mod readers;
 mod recover;
 mod scan;
 mod tombs;
@@ -29,6 +30,7 @@ use budget::Governor;
 use format::{record::Record, tomb::Tomb};
 use futures_util::lock::Mutex as AsyncMutex;
 use logfile::LogFile;
+use readers::Readers;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
@@ -356,6 +358,7 @@ pub struct SsdTier {
     cleaning: AsyncMutex<()>,
     /// Held while a file is sealed.
     sealing: AsyncMutex<()>,
+    readers: Readers,
 }
 
 impl fmt::Debug for SsdTier {

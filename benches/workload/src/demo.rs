@@ -14,7 +14,8 @@ use ziggurat_base::{
 };
 use ziggurat_engine::{catalog, command::Keep, space::AllocatorKind};
 use ziggurat_store::{
-    MemoryOptions, OpenOptions, Packing, SsdOptions, SsdPath, Store, SystemClock, WriteBudget,
+    MemoryOptions, OpenOptions, Packing, PromotionMode, SsdOptions, SsdPath, Store, SystemClock,
+    WriteBudget,
 };
 
 /// What to demonstrate.
@@ -41,6 +42,7 @@ impl Default for DemoOptions {
                 ssd: Vec::new(),
                 write_budget: None,
                 packing: Packing::default(),
+                promotion: PromotionMode::Off,
             },
             block_bytes: ByteCount::kib(64),
             payload: ByteCount::mib(1280),
@@ -124,6 +126,8 @@ pub struct Tiers {
     pub write_budget: Option<WriteBudget>,
     /// How payloads are stored there.
     pub packing: Packing,
+    /// When what is read from SSD comes back into memory. The prediction knows of no such thing: it is exact without.
+    pub promotion: PromotionMode,
 }
 
 /// What payloads of an earlier run in the same directory derive from.
@@ -239,6 +243,7 @@ pub fn open_for_replay(tiers: &Tiers, policy: PolicyKind, clock: Arc<dyn Clock>)
         catalog: catalog::Config {
             policy,
             high_watermark: 1.0,
+            promotion: tiers.promotion,
             // In the trace's time a second is nothing; the SSD is waited for in real time.
             offload_patience: Duration::from_secs(1 << 32),
             offload_share: 1.0,
@@ -319,6 +324,8 @@ pub async fn demo(
     tell_ssd(&store, &mut run);
     let stats = store.stats().await?;
     run.evictions = stats.evicted + stats.demoted;
+    run.promoted = stats.promoted;
+    run.promotions_dropped = stats.promotions_dropped;
     Ok(DemoReport {
         run,
         predicted,

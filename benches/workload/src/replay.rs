@@ -130,6 +130,10 @@ pub struct RunReport {
     pub write_budget: Option<BudgetReport>,
     /// Objects evicted meanwhile; filled in by whoever can see the partition.
     pub evictions: u64,
+    /// Objects that came back from SSD into memory meanwhile; filled in by whoever can see the partition.
+    pub promoted: u64,
+    /// Those that were wanted there and found no room.
+    pub promotions_dropped: u64,
     /// Payloads that were not what was put. Anything but 0 is the end of trust.
     pub wrong_bytes: u64,
     /// Coded errors that were neither a miss nor back-pressure that was retried.

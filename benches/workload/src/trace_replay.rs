@@ -113,10 +113,15 @@ async fn through(
         ssd: ssd_segments(store).await?,
     };
     let gone = |stats: Stats| stats.evicted + stats.demoted;
-    let before = gone(store.stats().await?);
+    let before = store.stats().await?;
     let trace = Trace::open(&options.trace)?;
     let mut report = run(store, trace, &run_options, progress).await?;
-    report.evictions = gone(store.stats().await?).saturating_sub(before);
+    let after = store.stats().await?;
+    report.evictions = gone(after).saturating_sub(gone(before));
+    report.promoted = after.promoted.saturating_sub(before.promoted);
+    report.promotions_dropped = after
+        .promotions_dropped
+        .saturating_sub(before.promotions_dropped);
     Ok(report)
 }
 

@@ -8,7 +8,7 @@ use crate::{
 };
 use indicatif::ProgressBar;
 use ziggurat_base::{ByteCount, Code, Error, Result};
-use ziggurat_store::{Codec, LEVEL_MAX, Packing, SsdPath, WriteBudget};
+use ziggurat_store::{Codec, LEVEL_MAX, Packing, PromotionMode, SsdPath, WriteBudget};
 use ziggurat_workload::{
     PolicyKind, Totals,
     demo::{DemoOptions, DemoReport, Tiers, demo},
@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// How hard Zstandard tries, 1 to 19
     #[arg(long, value_name = "NUMBER", default_value_t = Packing::default().level, value_parser = clap::value_parser!(u8).range(1..=i64::from(LEVEL_MAX)))]
     ssd_codec_level: u8,
+    /// When what is read from SSD comes back into memory: off, first-hit or second-hit; the prediction is exact when off
+    #[arg(long, value_name = "MODE", default_value_t = DemoOptions::default().tiers.promotion, conflicts_with = "no_ssd")]
+    promotion: PromotionMode,
     /// Memory alone
     #[arg(long)]
     no_ssd: bool,
@@ -89,6 +92,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
                 codec: arguments.ssd_codec,
                 level: arguments.ssd_codec_level,
             },
+            promotion: arguments.promotion,
         },
         block_bytes: arguments.block_bytes,
         payload: arguments.payload,
@@ -171,6 +175,7 @@ pub(super) fn comparison(run: &RunReport, predicted: &Totals, screen: &Screen) -
     );
     row("… in memory", run.hits.dram.to_string(), String::new());
     row("… on SSD", run.hits.ssd.to_string(), String::new());
+    row("… brought back", run.promoted.to_string(), String::new());
     row(
         "evictions",
         run.evictions.to_string(),

@@ -115,7 +115,7 @@ pub(crate) struct StatArguments {
 
 /// A connection for one command. At its end the guards that it took are given back, so that the next command need not
 /// wait for them to run out.
-struct Cluster(Blocking);
+pub(super) struct Cluster(Blocking);
 
 impl std::ops::Deref for Cluster {
     type Target = Blocking;
@@ -131,7 +131,7 @@ impl Drop for Cluster {
     }
 }
 
-fn connected(flags: &Flags<ForClient>, screen: &Screen) -> Result<Cluster> {
+pub(super) fn connected(flags: &Flags<ForClient>, screen: &Screen) -> Result<Cluster> {
     Config::load(flags)?.connect(screen).map(Cluster)
 }
 
@@ -139,7 +139,7 @@ fn force(force: bool) -> Force {
     if force { Force::Yes } else { Force::No }
 }
 
-fn keys_of(keys: &[String]) -> Vec<&[u8]> {
+pub(super) fn keys_of(keys: &[String]) -> Vec<&[u8]> {
     keys.iter().map(String::as_bytes).collect()
 }
 

@@ -4,7 +4,9 @@ use super::demo::{comparison, movement, show, verdict};
 use crate::{answer::Answer, progress, screen::Screen};
 use std::path::PathBuf;
 use ziggurat_base::{ByteCount, Result};
-use ziggurat_store::{Blocking, Codec, ConnectOptions, LEVEL_MAX, Packing, SsdPath, WriteBudget};
+use ziggurat_store::{
+    Blocking, Codec, ConnectOptions, LEVEL_MAX, Packing, PromotionMode, SsdPath, WriteBudget,
+};
 use ziggurat_workload::{
     PolicyKind, ReplayOptions, ReplayReport,
     demo::Tiers,
@@ -44,6 +46,9 @@ pub(crate) struct Arguments {
     /// How hard Zstandard tries, 1 to 19
     #[arg(long, value_name = "NUMBER", default_value_t = Packing::default().level, value_parser = clap::value_parser!(u8).range(1..=i64::from(LEVEL_MAX)))]
     ssd_codec_level: u8,
+    /// When what is read from SSD comes back into memory: off, first-hit or second-hit; the prediction is exact when off
+    #[arg(long, value_name = "MODE", default_value_t = PromotionMode::Off, conflicts_with_all = ["cluster", "policy_only"])]
+    promotion: PromotionMode,
     /// Payload of one block
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount::kib(64))]
     block_bytes: ByteCount,
@@ -112,6 +117,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
                     codec: arguments.ssd_codec,
                     level: arguments.ssd_codec_level,
                 },
+                promotion: arguments.promotion,
             },
             policy,
             &mut shown,
@@ -131,12 +137,13 @@ fn summary(report: &ReplayReport) -> String {
         _ => String::new(),
     };
     format!(
-        "{} requests, {} blocks{place}\nprefix token hit rate {:.2} %, {} blocks found, {} evictions, {:.1} s\n",
+        "{} requests, {} blocks{place}\nprefix token hit rate {:.2} %, {} blocks found, {} evictions, {} promoted, {:.1} s\n",
         run.requests,
         run.blocks,
         run.prefix_token_hit_rate * 100.0,
         run.hits.all(),
         run.evictions,
+        run.promoted,
         run.seconds
     )
 }

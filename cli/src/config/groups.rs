@@ -14,7 +14,7 @@ use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
     AllocatorKind, CatalogConfig, Codec, ConnectOptions, Durability, LEVEL_MAX, OffloadMode,
-    OpenOptions, Patience, PlacementKind, PolicyKind, SsdOptions, WriteBudget,
+    OpenOptions, Patience, PlacementKind, PolicyKind, PromotionMode, SsdOptions, WriteBudget,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -52,6 +52,14 @@ settings! {
         /// When objects in memory are taken over to SSD by nodes that have some: as soon as they are readable, when they are
         /// next to be evicted, or never.
         ssd_offload: OffloadMode = CatalogConfig::default().offload;
+        /// When objects that are read from SSD come back into the memory beside it: when they are read again in time, at once, or
+        /// never.
+        ssd_promotion: PromotionMode = CatalogConfig::default().promotion;
+        /// Within this time an object has to be read again to come back into memory.
+        ssd_promotion_window: Duration = CatalogConfig::default().promotion_window, in MILLISECOND..=DAY;
+        /// The most memory of a node that may wait for objects on their way from SSD, half of it for those that nobody wished
+        /// for; never more than an eighth of its memory. At 0 nothing comes back.
+        ssd_promotion_budget: ByteCount = CatalogConfig::default().promotion_budget;
         /// Where the era is kept, so that no ticket is issued twice after a restart, and what must not come back from SSD.
         state_dir: Option<PathBuf> = OpenOptions::default().state_dir;
         /// Start of the sequence of random numbers of placement.

@@ -21,6 +21,9 @@ impl Partition {
             placement: self.allocation_strategy,
             allocator: self.memory_allocator,
             offload: self.ssd_offload,
+            promotion: self.ssd_promotion,
+            promotion_window: self.ssd_promotion_window,
+            promotion_budget: self.ssd_promotion_budget,
             seed: self.seed,
             ..CatalogConfig::default()
         }

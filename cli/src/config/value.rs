@@ -4,7 +4,8 @@ use super::{address::Address, ratio::Ratio, ssd::SsdList};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
 use ziggurat_store::{
-    AllocatorKind, Codec, Durability, OffloadMode, PlacementKind, PolicyKind, WriteBudget,
+    AllocatorKind, Codec, Durability, OffloadMode, PlacementKind, PolicyKind, PromotionMode,
+    WriteBudget,
 };
 
 /// A type that settings can have.
@@ -150,6 +151,7 @@ plain! {
     OffloadMode, "eager|on-evict|off", coded;
     WriteBudget, "RATE", coded;
     Codec, "none|zstd|bf16-planes+zstd", coded;
+    PromotionMode, "off|first-hit|second-hit", coded;
 }
 
 impl Value for AllocatorKind {

@@ -167,6 +167,7 @@ impl Catalog {
     #[must_use]
     pub fn debts(&self, member: MemberId) -> Vec<Effect> {
         let mut debts = self.unforgotten(member);
+        debts.extend(self.copies_of(member));
         let closing = self.opens.closing.iter();
         let records = closing
             .flat_map(|(ticket, c)| c.replicas.iter().map(|r| (*ticket, self.fleet.target(r))));

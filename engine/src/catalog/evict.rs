@@ -95,7 +95,7 @@ impl Catalog {
         let Some(row) = victim else {
             let waiting = vetoes > 0 || steps.0 == 0 || !self.cooling.records.is_empty();
             let (open, closing) = self.opens.counts();
-            return if waiting || open + closing > 0 {
+            return if waiting || open + closing + self.copies.count() > 0 {
                 Room::Later
             } else {
                 Room::Never

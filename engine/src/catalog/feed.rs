@@ -84,7 +84,7 @@ impl Catalog {
     }
 
     /// One replica in memory as its owner would tell of it.
-    fn holding(&self, row: Row, record: &ReplicaRecord) -> Holding {
+    pub(super) fn holding(&self, row: Row, record: &ReplicaRecord) -> Holding {
         let head = self.table.head(row);
         Holding {
             version: Version {

@@ -136,6 +136,8 @@ pub(crate) struct Fleet {
     next_id: u32,
     /// The owned segments of members that serve any, without old views.
     owned: BTreeMap<MemberId, Vec<u16>>,
+    /// The segments that take new objects, by member.
+    lent: BTreeMap<MemberId, Vec<u16>>,
     /// Segments whose owners are fed.
     pub(crate) fed: u32,
     /// Bytes of the segments that the partition allocates, and those in use.
@@ -196,6 +198,11 @@ impl Fleet {
         self.owned.get(&member).map_or(&[], Vec::as_slice)
     }
 
+    /// The segments of a member that take new objects.
+    pub(crate) fn lent_by(&self, member: MemberId) -> &[u16] {
+        self.lent.get(&member).map_or(&[], Vec::as_slice)
+    }
+
     /// The slot at which a directory is served.
     pub(crate) fn of_directory(&self, directory: DirectoryId) -> Option<u16> {
         let here = |slot: &&u16| self.slot(**slot).directory() == Some(directory);
@@ -217,8 +224,7 @@ impl Fleet {
                 self.capacity += self.slot(slot).space.capacity();
                 self.fed += u32::from(mounting.feeds);
                 if !self.slot(slot).is_offering() {
-                    self.usable.push(slot);
-                    self.measure();
+                    self.take_into_use(slot);
                 }
             }
             Keep::Owned { .. } => self.owned.entry(mounting.member).or_default().push(slot),
@@ -315,6 +321,10 @@ impl Fleet {
             self.owned.retain(|_, owned| !owned.is_empty());
         }
         self.usable.retain(|other| *other != slot);
+        if let Some(lent) = self.lent.get_mut(&member) {
+            lent.retain(|other| *other != slot);
+        }
+        self.lent.retain(|_, lent| !lent.is_empty());
         self.measure();
         if state == Segment::Gone {
             if self.by_id.get(&id) == Some(&slot) {
@@ -329,9 +339,17 @@ impl Fleet {
         let here = self.slot_mut(slot);
         here.space.restored();
         if here.state == Segment::Mounted {
-            self.usable.push(slot);
-            self.measure();
+            self.take_into_use(slot);
         }
+    }
+
+    fn take_into_use(&mut self, slot: u16) {
+        self.usable.push(slot);
+        self.lent
+            .entry(self.slot(slot).member)
+            .or_default()
+            .push(slot);
+        self.measure();
     }
 
     /// Whether a segment will take objects once its owner has told what is in it.
@@ -544,11 +562,13 @@ impl Fleet {
         records.into_iter().map(|r| self.target(r)).collect()
     }
 
-    /// A reader was sent to a segment.
-    pub(crate) fn note_load(&mut self, id: SegmentId, bytes: u64) {
-        if let Some(slot) = self.find(id).filter(|slot| self.slot(*slot).is_owned()) {
+    /// A reader was sent to a segment; says whether it is an owned one.
+    pub(crate) fn note_load(&mut self, id: SegmentId, bytes: u64) -> bool {
+        let owned = self.find(id).filter(|slot| self.slot(*slot).is_owned());
+        if let Some(slot) = owned {
             self.slot_mut(slot).load += bytes;
         }
+        owned.is_some()
     }
 
     /// What readers were sent for counts less as time goes by.

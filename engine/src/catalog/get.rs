@@ -1,6 +1,6 @@
 //! Reading: find an object and take a guard on it.
 
-use super::{Catalog, rows::Place, table::Probe};
+use super::{Catalog, Steps, rows::Place, table::Probe};
 use crate::{
     Row,
     command::{Answer, BATCH_MAX, GetGrant, Hold, Keys, ObjectStat, Recency, Target, Targets},
@@ -99,9 +99,10 @@ impl Catalog {
         keys: Keys<'_>,
         recency: Recency,
     ) -> Vec<Answer<Option<GetGrant>>> {
+        let mut steps = Steps::turn();
         let mut answers = Vec::with_capacity(keys.keys.len());
         self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
-            let answer = catalog.locate_row(now, row, recency);
+            let answer = catalog.locate_row(now, row, recency, &mut steps);
             match answer {
                 Ok(Some(_)) => catalog.stats.locate_hits += 1,
                 Ok(None) => catalog.stats.locate_misses += 1,
@@ -118,6 +119,7 @@ impl Catalog {
         now: Timestamp,
         row: Option<Row>,
         recency: Recency,
+        steps: &mut Steps,
     ) -> Answer<Option<GetGrant>> {
         let Some(row) = row else {
             return Ok(None);
@@ -125,10 +127,11 @@ impl Catalog {
         let Some(replicas) = self.readable_targets(row) else {
             return self.unreadable(now, row).map(|()| None);
         };
+        let mut is_below = false;
         let best = replicas.as_slice().first();
         if let Some(best) = best.filter(|_| self.fleet.has_owned()) {
             let len = self.table.head(row).len;
-            self.fleet.note_load(best.placement.segment, len);
+            is_below = self.fleet.note_load(best.placement.segment, len);
         }
         let until = now.after(self.config.lease);
         let head = self.table.head_mut(row);
@@ -136,6 +139,7 @@ impl Catalog {
         lease.step(now, LeaseEvent::Hold, &mut self.seen);
         let term = lease.hold(now, until);
         head.set_lease(lease);
+        let idle = now.since(head.used);
         head.used = now;
         let grant = GetGrant {
             ticket: head.ticket,
@@ -151,6 +155,9 @@ impl Catalog {
         };
         if recency == Recency::Touch && self.in_memory(row) {
             self.policy.touch(row);
+        }
+        if is_below {
+            self.note_hit(now, row, idle, steps);
         }
         Ok(Some(grant))
     }
@@ -188,7 +195,7 @@ impl Catalog {
     }
 
     /// A row without anything to read: not yet, or not any more.
-    fn unreadable(&mut self, now: Timestamp, row: Row) -> Answer<()> {
+    pub(super) fn unreadable(&mut self, now: Timestamp, row: Row) -> Answer<()> {
         if self.table.head(row).readable() {
             // The version is lost with its segments; what was still being written of it goes with it.
             self.lose(now, row);

@@ -16,6 +16,8 @@
 //! * **I14** A replica on a segment that its owner allocates is readable, and the bytes stored there are the sum of theirs.
 //! * **I15** What waits for its owner to take it over is marked so, and readable; nothing else is.
 //! * **I16** A version that a directory owes is not readable from it.
+//! * **I17** A copy on its way into memory is one of the readable version of a row that is marked, of which nothing is readable
+//!   in memory, and its replica is being written; no other row is marked.
 
 use super::{
     Catalog, ReplicaRecord,
@@ -35,6 +37,7 @@ impl Catalog {
         let held = self.check_rows();
         self.check_writes();
         self.check_offloads();
+        self.check_copies();
         self.check_space(held);
     }
 
@@ -130,6 +133,21 @@ impl Catalog {
         assert_eq!(marked.count() as u64, self.offloads.count(), "I15: marks");
     }
 
+    /// I17.
+    fn check_copies(&self) {
+        for (row, version, record) in self.copies.rows() {
+            let head = self.table.rows.get(row);
+            let is_good = head.is_some_and(|h| h.copying() && h.readable() && h.ticket == version);
+            assert!(is_good, "I17: {version} of row {row:?} is copied");
+            assert!(!self.in_memory(row), "I17: {version} is in memory");
+            assert_eq!(record.state, Replica::Writing, "I17: {version}");
+        }
+        let marked = (0..self.table.rows.end())
+            .filter_map(|row| self.table.rows.get(Row(row)))
+            .filter(|head| head.copying());
+        assert_eq!(marked.count() as u64, self.copies.count(), "I17: marks");
+    }
+
     fn check_writes(&self) {
         assert_eq!(
             self.opens.open.len(),
@@ -161,10 +179,12 @@ impl Catalog {
         let open = self.opens.open.values().flat_map(|o| &o.replicas);
         let closing = self.opens.closing.values().flat_map(|c| &c.replicas);
         let cooling = self.cooling.records.values().flatten();
+        let copies = self.copies.rows().map(|(_, _, record)| record);
         let mut by_slot: BTreeMap<u16, Vec<Extent>> = BTreeMap::new();
         let mut references: BTreeMap<u16, u64> = BTreeMap::new();
         let mut stored: BTreeMap<u16, u64> = BTreeMap::new();
-        for record in rows.iter().chain(open).chain(closing).chain(cooling) {
+        let unfinished = open.chain(closing).chain(copies);
+        for record in rows.iter().chain(unfinished).chain(cooling) {
             *references.entry(record.slot).or_default() += 1;
             if self.fleet.slot(record.slot).is_owned() {
                 *stored.entry(record.slot).or_default() += record.stored;

@@ -70,6 +70,8 @@ fn print_of(batch: &LedgerBatch) -> u64 {
                     Change::Gone(version) => (2, version.ticket),
                     Change::Refused(version) => (3, version.ticket),
                     Change::Forgotten(ticket) => (4, *ticket),
+                    Change::Copied(write) => (5, *write),
+                    Change::NotCopied(write) => (6, *write),
                 };
                 mix(mix(sum ^ kind) ^ ticket.0)
             }),
@@ -253,6 +255,8 @@ impl Catalog {
             Change::Gone(version) => self.drop_version(now, slot, version),
             Change::Refused(version) => self.refuse_offload(slot, version),
             Change::Forgotten(ticket) => self.forgotten(slot, *ticket),
+            Change::Copied(write) => return self.copied(slot, *write),
+            Change::NotCopied(write) => self.not_copied(slot, *write),
         }
         Verdict::Taken
     }
@@ -268,6 +272,7 @@ impl Catalog {
     pub(super) fn lose_segment(&mut self, slot: u16, event: SegmentEvent) {
         let old = std::mem::take(&mut self.fleet.slot_mut(slot).ledger.old);
         let directory = self.fleet.slot(slot).directory();
+        self.lose_copies(slot);
         for view in old {
             self.fleet.step(view, SegmentEvent::Lose, &mut self.seen);
         }

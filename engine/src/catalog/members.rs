@@ -25,6 +25,7 @@ pub(super) struct MemberRow {
     address: Box<str>,
     in_process: bool,
     feed: bool,
+    promotes: bool,
     pub(super) heard: Timestamp,
 }
 
@@ -43,6 +44,11 @@ impl Members {
     /// Whether the member wants to know what becomes readable in its memory.
     fn feeds(&self, id: MemberId) -> bool {
         self.by_id.get(&id).is_some_and(|member| member.feed)
+    }
+
+    /// Whether the member copies versions into its memory when it is asked to.
+    pub(super) fn promotes(&self, id: MemberId) -> bool {
+        self.by_id.get(&id).is_some_and(|member| member.promotes)
     }
 
     pub(super) fn alive(&self, id: MemberId) -> bool {
@@ -110,6 +116,7 @@ impl Catalog {
             address: offer.address.clone(),
             in_process: offer.in_process,
             feed: offer.feed,
+            promotes: offer.promotes,
             heard: now,
         };
         self.members.by_id.insert(id, row);

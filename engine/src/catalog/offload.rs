@@ -121,7 +121,7 @@ impl Catalog {
         readable.any(|r| has_keeper(&self.fleet, r.slot))
     }
 
-    fn is_kept(&self, row: Row) -> bool {
+    pub(super) fn is_kept(&self, row: Row) -> bool {
         let records = self.records(row);
         records.iter().any(|r| {
             let slot = self.fleet.slot(r.slot);
@@ -215,6 +215,7 @@ impl Catalog {
         self.tell_retired(row, Retirement::LetGo, |_| true);
         if self.is_kept(row) {
             self.stats.demoted += 1;
+            self.table.head_mut(row).set_hit(false);
             self.drop_replicas(now, row, |catalog, record| {
                 !catalog.fleet.slot(record.slot).is_owned()
             });

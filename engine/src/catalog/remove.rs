@@ -158,6 +158,7 @@ impl Catalog {
     /// The replicas of the readable version; the row has none any more.
     fn take_version(&mut self, row: Row) -> Taken {
         self.end_offload(row);
+        self.stop_copy(row, WriteEvent::Preempt);
         self.stats.objects -= 1;
         self.stats.extents -= self.extent_count(row);
         let head = self.table.head_mut(row);
@@ -166,6 +167,7 @@ impl Catalog {
         head.ticket = Ticket::NONE;
         head.set_asked(false);
         head.set_refused(false);
+        head.set_hit(false);
         match place {
             Place::Nowhere => Taken::Nothing,
             Place::Inline { slot, offset } => Taken::One(self.fleet.inline(slot, offset, len)),

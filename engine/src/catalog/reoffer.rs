@@ -22,6 +22,7 @@ use crate::{
     command::Stock,
     ledger::{Holding, Verdict},
     replica::{Replica, ReplicaEvent},
+    write::WriteEvent,
 };
 use ziggurat_base::{Placement, SegmentId, Ticket, Timestamp, hash::key_digest};
 
@@ -146,6 +147,7 @@ impl Catalog {
                 let in_memory = self.in_memory(row);
                 self.add_memory_record(row, record);
                 self.note_memory(row, in_memory);
+                self.stop_copy(row, WriteEvent::Preempt);
                 row
             }
             None => {

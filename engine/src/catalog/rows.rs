@@ -84,6 +84,8 @@ const TAGGED: u16 = 32;
 const OFFLOADING: u16 = 64;
 const ASKED: u16 = 128;
 const REFUSED: u16 = 256;
+const HIT: u16 = 512;
+const COPYING: u16 = 1024;
 
 impl Head {
     const VACANT: Self = Self {
@@ -188,6 +190,24 @@ impl Head {
 
     pub(crate) fn set_refused(&mut self, on: bool) {
         self.set(REFUSED, on);
+    }
+
+    /// Whether it was read since it has left memory.
+    pub(crate) fn hit(&self) -> bool {
+        self.has(HIT)
+    }
+
+    pub(crate) fn set_hit(&mut self, on: bool) {
+        self.set(HIT, on);
+    }
+
+    /// Whether a copy of the version is on its way into memory.
+    pub(crate) fn copying(&self) -> bool {
+        self.has(COPYING)
+    }
+
+    pub(crate) fn set_copying(&mut self, on: bool) {
+        self.set(COPYING, on);
     }
 
     pub(crate) fn lease(&self) -> LeaseFields {

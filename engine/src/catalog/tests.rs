@@ -2,8 +2,8 @@ use super::{Catalog, Config};
 use crate::{
     catalog::Matcher,
     command::{
-        Effect, Force, GetGrant, Keep, Keys, MemberOffer, PutAnswer, PutEnd, PutGrant, PutItem,
-        Recency, ScanAction, SegmentOffer, Wish, Written,
+        Effect, Force, GetGrant, Keep, Keys, MemberOffer, Prefetch, Prefetched, PutAnswer, PutEnd,
+        PutGrant, PutItem, Recency, ScanAction, SegmentOffer, Wish, Written,
     },
 };
 use std::time::Duration;
@@ -130,6 +130,16 @@ impl Rig {
             )
             .remove(0)
             .unwrap()
+    }
+
+    fn prefetch(&mut self, text: &str, wish: Prefetch) -> Result<Option<Prefetched>, Code> {
+        let keys = [key(text)];
+        let keys = Keys {
+            tenant: TENANT,
+            keys: &keys,
+        };
+        let answer = self.catalog.prefetch(self.now, keys, wish).remove(0);
+        answer.map_err(|error| error.code())
     }
 
     fn remove(&mut self, text: &str, force: Force) -> Result<(), Code> {
@@ -669,6 +679,7 @@ fn a_node_that_comes_back_at_its_address_takes_its_own_place() {
         address: address.into(),
         in_process: false,
         feed: false,
+        promotes: false,
     };
     let offer = SegmentOffer {
         name: "n1".into(),
@@ -694,6 +705,7 @@ fn a_late_mount_of_an_earlier_incarnation_leaves_the_later_one_alone() {
         address: "host:1".into(),
         in_process: false,
         feed: false,
+        promotes: false,
     };
     let offer = SegmentOffer {
         name: "n1".into(),
@@ -718,6 +730,7 @@ mod adoption;
 mod history;
 mod ledger;
 mod owner;
+mod promote;
 mod reoffer;
 
 impl Rig {

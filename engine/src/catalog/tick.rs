@@ -40,6 +40,7 @@ impl Catalog {
         self.finish_unmounts(now);
         self.cool(now, &mut steps);
         self.expire_writes(now, &mut steps);
+        self.expire_copies(now, &mut steps);
         self.sweep(now, &mut steps);
         self.lapse_offloads(now, || steps.take());
         self.end_expecting(now);

@@ -1,4 +1,5 @@
-//! Floors of one segment: for each byte the highest ticket that has written or been fenced there.
+//! Floors of one segment: for each byte the highest ticket that has written or been fenced there, and the version whose byte
+//! it is: the same ticket, unless a write has copied a version that was there before it.
 
 use std::collections::BTreeMap;
 use ziggurat_base::{Extent, Ticket};
@@ -8,6 +9,14 @@ struct Floor {
     end: u64,
     ticket: Ticket,
     fenced: bool,
+    /// Whose byte it is for readers.
+    version: Ticket,
+}
+
+impl Floor {
+    fn is_like(&self, other: &Self) -> bool {
+        (self.ticket, self.fenced, self.version) == (other.ticket, other.fenced, other.version)
+    }
 }
 
 /// Ranges by their start, never overlapping; bytes outside have never been written. Neighbours with the same floor are
@@ -43,12 +52,29 @@ impl Floors {
             .all(|(_, f)| f.ticket < ticket || (f.ticket == ticket && !f.fenced))
     }
 
-    /// Whether every byte was last given to `ticket`. An extent without bytes belongs to everybody.
+    /// Whether every byte is one of `version`. An extent without bytes belongs to everybody.
     #[must_use]
-    pub fn owned(&self, ticket: Ticket, extent: Extent) -> bool {
+    pub fn owned(&self, version: Ticket, extent: Extent) -> bool {
+        self.all(extent, |floor| floor.version == version)
+    }
+
+    /// Whether `ticket` may still write every byte and has been given it last.
+    #[must_use]
+    pub fn is_held(&self, ticket: Ticket, extent: Extent) -> bool {
+        self.all(extent, |floor| floor.ticket == ticket && !floor.fenced)
+    }
+
+    /// Whether `ticket` may still write every byte, and has copied `version` there.
+    #[must_use]
+    pub fn is_copied(&self, ticket: Ticket, version: Ticket, extent: Extent) -> bool {
+        self.is_held(ticket, extent) && self.owned(version, extent)
+    }
+
+    /// Whether every byte has a floor that is `good`.
+    fn all(&self, extent: Extent, good: impl Fn(&Floor) -> bool) -> bool {
         let mut covered = extent.offset;
         for (start, floor) in self.overlapping(extent) {
-            if floor.ticket != ticket || start > covered {
+            if !good(floor) || start > covered {
                 return false;
             }
             covered = floor.end;
@@ -64,6 +90,21 @@ impl Floors {
                 end: extent.end(),
                 ticket,
                 fenced: false,
+                version: ticket,
+            },
+        );
+    }
+
+    /// What `ticket` has written there are the bytes of `version`. Lower tickets than `ticket` are refused as before. The
+    /// caller knows that it holds every byte.
+    pub fn copied(&mut self, ticket: Ticket, version: Ticket, extent: Extent) {
+        self.set(
+            extent,
+            Floor {
+                end: extent.end(),
+                ticket,
+                fenced: false,
+                version,
             },
         );
     }
@@ -83,6 +124,7 @@ impl Floors {
                     end: start,
                     ticket,
                     fenced: true,
+                    version: ticket,
                 },
             );
             from = end;
@@ -113,7 +155,7 @@ impl Floors {
                 self.ranges.insert(extent.end(), old);
             }
         }
-        let same = |other: &Floor| other.ticket == floor.ticket && other.fenced == floor.fenced;
+        let same = |other: &Floor| other.is_like(&floor);
         let mut start = extent.offset;
         if let Some((before, other)) = self.ranges.range(..start).next_back()
             && other.end == start
@@ -139,28 +181,34 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_floor_per_byte(ops in prop::collection::vec((0..3_u8, 1..6_u64, 0..40_u64, 0..12_u64), 1..60)) {
+        fn agrees_with_a_floor_per_byte(ops in prop::collection::vec((0..4_u8, 1..6_u64, 0..40_u64, 0..12_u64), 1..60)) {
             let mut floors = Floors::default();
-            let mut bytes = [(0_u64, false); 64];
+            let mut bytes = [(0_u64, false, 0_u64); 64];
             for (op, ticket, offset, len) in ops {
                 let extent = Extent::new(offset, len);
                 let range = offset as usize..(offset + len) as usize;
-                let admits = bytes[range.clone()].iter().all(|(t, f)| *t < ticket || (*t == ticket && !f));
+                let admits = bytes[range.clone()].iter().all(|(t, f, _)| *t < ticket || (*t == ticket && !f));
                 prop_assert_eq!(floors.admits(Ticket(ticket), extent), admits);
-                let owned = bytes[range.clone()].iter().all(|(t, _)| *t == ticket);
+                let owned = bytes[range.clone()].iter().all(|(_, _, v)| *v == ticket);
                 prop_assert_eq!(floors.owned(Ticket(ticket), extent), owned);
+                let is_held = bytes[range.clone()].iter().all(|(t, f, _)| *t == ticket && !f);
+                prop_assert_eq!(floors.is_held(Ticket(ticket), extent), is_held);
                 match op {
                     0 if admits => {
                         floors.raise(Ticket(ticket), extent);
-                        bytes[range].fill((ticket, false));
+                        bytes[range].fill((ticket, false, ticket));
                     }
                     1 => {
                         floors.fence(Ticket(ticket), extent);
                         for byte in &mut bytes[range] {
                             if byte.0 <= ticket {
-                                *byte = (ticket, true);
+                                *byte = (ticket, true, ticket);
                             }
                         }
+                    }
+                    2 if is_held => {
+                        floors.copied(Ticket(ticket), Ticket(ticket - 1), extent);
+                        bytes[range].fill((ticket, false, ticket - 1));
                     }
                     _ => {}
                 }

@@ -22,6 +22,10 @@ pub enum Note {
     Refused(Version),
     /// It has done what it was asked to: it does not hold the version and will not come to hold it.
     Forgotten(Ticket),
+    /// A write that it was asked for has copied its version.
+    Copied(Ticket),
+    /// A write that it was asked for has come to nothing.
+    NotCopied(Ticket),
 }
 
 /// How far a walk over an inventory has come; its owner gives the numbers a meaning.
@@ -182,6 +186,8 @@ impl Teller {
                 Note::Gone(version) => Some(Change::Gone(version.clone())),
                 Note::Refused(version) => Some(Change::Refused(version.clone())),
                 Note::Forgotten(ticket) => Some(Change::Forgotten(*ticket)),
+                Note::Copied(write) => Some(Change::Copied(*write)),
+                Note::NotCopied(write) => Some(Change::NotCopied(*write)),
             };
             changes.extend(change);
             notes.push(note);

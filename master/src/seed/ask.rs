@@ -112,6 +112,7 @@ mod tests {
             address: "node:1".into(),
             in_process: false,
             feed: false,
+            promotes: false,
         };
         let silent = partition.join_now(&offer).unwrap().member;
         let member = partition.join_now(&offer).unwrap().member;

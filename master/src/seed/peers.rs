@@ -115,6 +115,7 @@ impl Peers {
             address: "".into(),
             in_process: true,
             feed: false,
+            promotes: false,
         };
         let member = self.partition.join_now(&offer)?.member;
         let writes = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! Objects of the node's memory as its partition feeds them to a keeper: which are to be taken over to SSD, in which order,
 //! and which are too many for the write budget.
 
+use super::copies::{Copies, Copy};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use ziggurat_base::{SegmentId, Ticket};
 use ziggurat_engine::ledger::Holding;
@@ -60,6 +61,10 @@ pub(super) struct Feed {
     pub(super) earlier: BTreeSet<Ticket>,
     /// What is not handed out any more, with its segment, until that is acknowledged.
     pub(super) retiring: Vec<(SegmentId, Ticket)>,
+    /// What of it is about to be acknowledged.
+    pub(super) leaving: Vec<(SegmentId, Ticket)>,
+    /// What is to come back into memory.
+    pub(super) copies: Copies,
     /// What the owner is asked to forget, by directory, until that is acknowledged.
     pub(super) discards: VecDeque<(SegmentId, Vec<Ticket>)>,
 }
@@ -106,6 +111,7 @@ impl Feed {
     /// Another partition asks for other things; what is on its way arrives.
     pub(super) fn begin_anew(&mut self) {
         self.retiring.clear();
+        self.copies.clear();
         self.queue.clear();
         self.queued_bytes = 0;
         self.turned_away.clear();
@@ -192,6 +198,22 @@ impl Feed {
         let ready: Vec<_> = retiring
             .extract_if(.., |(_, ticket)| !under_way.contains(ticket))
             .collect();
+        self.leaving.clone_from(&ready);
         (!ready.is_empty()).then_some(ready)
+    }
+
+    /// Takes the next copy from a directory, of a version that has nothing to be said of its last stay in memory.
+    pub(super) fn next_copy(&mut self, from: Option<SegmentId>) -> Option<Copy> {
+        let Self {
+            copies,
+            retiring,
+            leaving,
+            ..
+        } = self;
+        let is_leaving = |ticket| {
+            let mut all = retiring.iter().chain(leaving.iter());
+            all.any(|(_, other)| *other == ticket)
+        };
+        copies.next(from, is_leaving)
     }
 }

@@ -7,7 +7,9 @@ use super::{
 use crate::wire;
 use std::time::Duration;
 use ziggurat_base::{Crc32, Error, Key, ObjectKey, TenantId, Ticket};
-use ziggurat_engine::command::{Answer, Cursor, Force, GetGrant, ObjectStat, Page, ScanAction};
+use ziggurat_engine::command::{
+    Answer, Cursor, Force, GetGrant, ObjectStat, Page, Prefetch, Prefetched, Priority, ScanAction,
+};
 
 /// Found objects as they travel. The ticket of a hold is the grant's own and is not sent twice.
 pub(crate) fn pack_grants(answers: Vec<Answer<Option<GetGrant>>>) -> wire::GetGrants {
@@ -139,6 +141,70 @@ pub(crate) fn stats(
             group: keys::optional_owned(&stat.group)?,
             hint: put::hint(stat.hint),
         }))
+    })
+}
+
+/// A wish as it travels.
+pub(crate) fn pack_wish(wish: Prefetch) -> wire::PrefetchWish {
+    match wish {
+        Prefetch::Begin(Priority::Low) => wire::PrefetchWish::Low,
+        Prefetch::Begin(Priority::Normal) => wire::PrefetchWish::Normal,
+        Prefetch::Begin(Priority::High) => wire::PrefetchWish::High,
+        Prefetch::Cancel => wire::PrefetchWish::Cancel,
+    }
+}
+
+/// What is to be done about objects below memory. A wish that this build does not know is refused, never guessed.
+pub(crate) fn wish(number: i32) -> Result<Prefetch, Error> {
+    match wire::PrefetchWish::try_from(number) {
+        Ok(wire::PrefetchWish::Low) => Ok(Prefetch::Begin(Priority::Low)),
+        Ok(wire::PrefetchWish::Normal) => Ok(Prefetch::Begin(Priority::Normal)),
+        Ok(wire::PrefetchWish::High) => Ok(Prefetch::Begin(Priority::High)),
+        Ok(wire::PrefetchWish::Cancel) => Ok(Prefetch::Cancel),
+        Err(_) => Err(broken(format!("prefetch wish {number} does not exist"))),
+    }
+}
+
+/// Where objects are on their way to memory, as it travels.
+pub(crate) fn pack_prefetched(answers: Vec<Answer<Option<Prefetched>>>) -> wire::Prefetched {
+    let count = answers.len();
+    let mut found = Bits::clear(count);
+    let mut places = Vec::new();
+    let errors = split(answers, |index, answer| {
+        let Some(prefetched) = answer else { return };
+        found.set(index);
+        places.push(match prefetched {
+            Prefetched::InMemory => 0,
+            Prefetched::UnderWay => 1,
+            Prefetched::Stopped => 2,
+        });
+    });
+    wire::Prefetched {
+        count: count as u32,
+        found: found.0,
+        errors,
+        r#where: places,
+    }
+}
+
+/// Where the `count` keys of a request are on their way.
+pub(crate) fn prefetched(
+    message: wire::Prefetched,
+    count: usize,
+) -> Answer<Vec<Answer<Option<Prefetched>>>> {
+    let found = Bits::checked(message.found, count)?;
+    let mut places = message.r#where.iter();
+    join(count, message.count, message.errors, |index| {
+        if !found.get(index) {
+            return Ok(None);
+        }
+        match places.next() {
+            Some(0) => Ok(Some(Prefetched::InMemory)),
+            Some(1) => Ok(Some(Prefetched::UnderWay)),
+            Some(2) => Ok(Some(Prefetched::Stopped)),
+            Some(other) => Err(broken(format!("an object on its way at {other}"))),
+            None => Err(broken("places on the way are missing")),
+        }
     })
 }
 

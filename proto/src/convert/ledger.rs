@@ -9,7 +9,7 @@ use std::sync::Arc;
 use wire::LedgerItemKind as Kind;
 use ziggurat_base::{Crc32, Error, Key, MemberId, SegmentId, Ticket};
 use ziggurat_engine::{
-    command::{Effect, OwnedTags},
+    command::{Effect, OwnedTags, Priority},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
 };
 
@@ -55,12 +55,18 @@ impl Tenants {
             Change::Present(holding) => self.pack_holding(holding),
             Change::Gone(version) => self.pack_version(Kind::Gone, version),
             Change::Refused(version) => self.pack_version(Kind::Refused, version),
-            Change::Forgotten(ticket) => wire::LedgerItem {
-                kind: Kind::Forgotten.into(),
-                ticket: ticket.0,
-                ..Default::default()
-            },
+            Change::Forgotten(ticket) => pack_ticket(Kind::Forgotten, *ticket),
+            Change::Copied(write) => pack_ticket(Kind::Copied, *write),
+            Change::NotCopied(write) => pack_ticket(Kind::NotCopied, *write),
         }
+    }
+}
+
+fn pack_ticket(kind: Kind, ticket: Ticket) -> wire::LedgerItem {
+    wire::LedgerItem {
+        kind: kind.into(),
+        ticket: ticket.0,
+        ..Default::default()
     }
 }
 
@@ -133,6 +139,8 @@ fn unpack_change(tenants: &[Arc<str>], item: &wire::LedgerItem) -> Result<Change
         Ok(Kind::Gone) => Change::Gone(unpack_version(tenants, item)?),
         Ok(Kind::Refused) => Change::Refused(unpack_version(tenants, item)?),
         Ok(Kind::Forgotten) => Change::Forgotten(Ticket(item.ticket)),
+        Ok(Kind::Copied) => Change::Copied(Ticket(item.ticket)),
+        Ok(Kind::NotCopied) => Change::NotCopied(Ticket(item.ticket)),
         Err(_) => return Err(broken(format!("a ledger item of kind {}", item.kind))),
     })
 }
@@ -227,11 +235,56 @@ pub(crate) fn pack_note(effect: &Effect) -> Option<wire::Note> {
         Effect::Offload {
             segment, ticket, ..
         } => Note::Offload(versions(segment, vec![ticket.0])),
+        Effect::Promote {
+            holding,
+            from,
+            write,
+            priority,
+            ..
+        } => Note::Promote(wire::Promote {
+            tenant: holding.version.tenant.to_string(),
+            item: Some(Tenants::default().pack_holding(holding)),
+            from: from.0,
+            write: write.0,
+            priority: pack_priority(*priority).into(),
+        }),
         Effect::Discard {
             segment, tickets, ..
         } => Note::Discard(versions(segment, tickets.iter().map(|t| t.0).collect())),
     };
     Some(wire::Note { note: Some(note) })
+}
+
+fn pack_priority(priority: Option<Priority>) -> wire::PromotePriority {
+    match priority {
+        None => wire::PromotePriority::None,
+        Some(Priority::Low) => wire::PromotePriority::Low,
+        Some(Priority::Normal) => wire::PromotePriority::Normal,
+        Some(Priority::High) => wire::PromotePriority::High,
+    }
+}
+
+fn unpack_promote(member: MemberId, message: wire::Promote) -> Result<Effect, Error> {
+    let item = message.item.as_ref();
+    let item = item.ok_or_else(|| broken("a version without its item"))?;
+    let holding = unpack_holding(&[message.tenant.into()], item)?;
+    if holding.placement.is_none() {
+        return Err(broken("a copy that has no place to go to"));
+    }
+    let priority = match wire::PromotePriority::try_from(message.priority) {
+        Ok(wire::PromotePriority::None) => None,
+        Ok(wire::PromotePriority::Low) => Some(Priority::Low),
+        Ok(wire::PromotePriority::High) => Some(Priority::High),
+        // A soft wish: one that this build does not know is as good as the usual.
+        Ok(wire::PromotePriority::Normal) | Err(_) => Some(Priority::Normal),
+    };
+    Ok(Effect::Promote {
+        member,
+        holding: Box::new(holding),
+        from: SegmentId(message.from),
+        write: Ticket(message.write),
+        priority,
+    })
 }
 
 /// What a push tells a member.
@@ -274,6 +327,7 @@ pub(crate) fn note(member: MemberId, message: wire::Note) -> Result<Effect, Erro
                 tickets: versions.tickets.into_iter().map(Ticket).collect(),
             }
         }
+        Some(Note::Promote(promote)) => unpack_promote(member, promote)?,
         None => return Err(broken("a note that says nothing")),
     })
 }

@@ -87,6 +87,7 @@ pub(crate) fn pack_offer(offer: &MemberOffer) -> wire::Join {
         address: offer.address.to_string(),
         in_process: offer.in_process,
         feed: offer.feed,
+        promotes: offer.promotes,
     }
 }
 
@@ -96,6 +97,7 @@ pub(crate) fn offer(message: wire::Join) -> MemberOffer {
         address: message.address.into(),
         in_process: message.in_process,
         feed: message.feed,
+        promotes: message.promotes,
     }
 }
 
@@ -252,5 +254,6 @@ same_fields! {
     puts_existed puts_refused_writing puts_refused_space puts_partial puts_ended puts_revoked puts_preempted puts_expired
     locate_hits locate_misses exist_hits exist_misses holds_returned removed evicted evicted_bytes lost members_expired
     owned_capacity owned_used owned_replicas adopted discarded dropped demoted unkept offloading offloading_bytes
-    directories_absent debts key_debts
+    directories_absent debts key_debts promoting promoting_bytes promoted promoted_bytes promotions_dropped
+    promotions_failed
 }

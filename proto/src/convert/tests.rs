@@ -17,8 +17,8 @@ use ziggurat_engine::{
     Row,
     command::{
         Answer, Cursor, Effect, Force, GetGrant, Hint, Hold, Keep, Keys, MemberOffer, ObjectStat,
-        Page, PutAnswer, PutDone, PutEnd, PutGrant, PutItem, ScanAction, SegmentOffer, SegmentStat,
-        Stats, Stock, Tags, Target, Targets, Wish, Written,
+        Page, Prefetch, Prefetched, Priority, PutAnswer, PutDone, PutEnd, PutGrant, PutItem,
+        ScanAction, SegmentOffer, SegmentStat, Stats, Stock, Tags, Target, Targets, Wish, Written,
     },
     port::Joined,
     segment::Segment,
@@ -42,6 +42,16 @@ fn any_span() -> impl Strategy<Value = Duration> {
     prop_oneof![
         Just(Duration::from_secs(10)),
         any::<u64>().prop_map(Duration::from_nanos)
+    ]
+}
+
+fn any_prefetched() -> impl Strategy<Value = Answer<Option<Prefetched>>> {
+    prop_oneof![
+        Just(Ok(None)),
+        Just(Ok(Some(Prefetched::InMemory))),
+        Just(Ok(Some(Prefetched::UnderWay))),
+        Just(Ok(Some(Prefetched::Stopped))),
+        Just(Err(Error::new(Code::Backpressure, "soon"))),
     ]
 }
 
@@ -315,6 +325,16 @@ proptest! {
     }
 
     #[test]
+    fn wishes_and_their_answers_round_trip(answers in vec(any_prefetched(), 0..20)) {
+        for wish in [Priority::Low, Priority::Normal, Priority::High].map(Prefetch::Begin).into_iter().chain([Prefetch::Cancel]) {
+            prop_assert_eq!(get::wish(get::pack_wish(wish).into()).unwrap(), wish);
+        }
+        let message = over(&get::pack_prefetched(answers.clone()));
+        prop_assert!(get::prefetched(message.clone(), answers.len() + 1).is_err());
+        prop_assert_eq!(get::prefetched(message, answers.len()).unwrap(), answers);
+    }
+
+    #[test]
     fn segments_and_stats_round_trip(segments in vec(any_segment(), 0..5), numbers in any::<[u64; 3]>()) {
         prop_assert_eq!(member::segments(over(&member::pack_segments(&segments))).unwrap(), segments);
         let stats = Stats { objects: numbers[0], evicted: numbers[1], members_expired: numbers[2], ..Stats::default() };
@@ -322,8 +342,8 @@ proptest! {
     }
 
     #[test]
-    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), flags in any::<[bool; 2]>(), keep in any_keep(), stock in any_stock()) {
-        let offer = MemberOffer { address: text.clone().into(), in_process: flags[0], feed: flags[1] };
+    fn members_round_trip(text in ".{0,9}", number in any::<u64>(), era in any::<u32>(), flags in any::<[bool; 3]>(), keep in any_keep(), stock in any_stock()) {
+        let offer = MemberOffer { address: text.clone().into(), in_process: flags[0], feed: flags[1], promotes: flags[2] };
         prop_assert_eq!(member::offer(over(&member::pack_offer(&offer))), offer);
         let joined = Joined { member: MemberId(number), era: Era(era), time_to_live: Duration::from_nanos(number) };
         prop_assert_eq!(member::joined(over(&member::pack_joined(joined))), joined);

@@ -48,6 +48,7 @@ pub(super) async fn answer(
             nothing(partition.touch(named(&message, &list)?).await)
         }
         Call::Remove(message) => remove(partition, &message).await,
+        Call::Prefetch(message) => prefetch(partition, &message).await,
         Call::Scan(message) => scan(partition, &message).await,
         Call::Stat(message) => {
             let list = keys::unpack(&message)?;
@@ -147,6 +148,14 @@ async fn remove(partition: &dyn Partition, message: &wire::Remove) -> Answer<Out
     let force = if message.force { Force::Yes } else { Force::No };
     let answers = partition.remove(named(packed, &list)?, force).await?;
     Ok(Outcome::Done(put::pack_done(answers)))
+}
+
+async fn prefetch(partition: &dyn Partition, message: &wire::Prefetch) -> Answer<Outcome> {
+    let packed = wanted(message.keys.as_ref())?;
+    let list = keys::unpack(packed)?;
+    let wish = get::wish(message.wish)?;
+    let answers = partition.prefetch(named(packed, &list)?, wish).await?;
+    Ok(Outcome::Prefetch(get::pack_prefetched(answers)))
 }
 
 async fn scan(partition: &dyn Partition, message: &wire::Scan) -> Answer<Outcome> {

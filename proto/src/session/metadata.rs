@@ -8,8 +8,8 @@ use crate::{
 use ziggurat_base::{Job, TenantId, Ticket};
 use ziggurat_engine::{
     command::{
-        Answer, BATCH_MAX, Cursor, Force, GetGrant, Hold, Keys, ObjectStat, Page, PutAnswer,
-        PutDone, PutEnd, PutItem, Recency, ScanAction, Wish,
+        Answer, BATCH_MAX, Cursor, Force, GetGrant, Hold, Keys, ObjectStat, Page, Prefetch,
+        Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, Wish,
     },
     port::MetadataApi,
 };
@@ -153,6 +153,28 @@ impl MetadataApi for Session {
                 })
             },
             done,
+        ))
+    }
+
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        let pack = pack_part(keys.tenant);
+        let wish = get::pack_wish(wish).into();
+        Box::pin(self.batch(
+            keys.keys,
+            move |part| {
+                Call::Prefetch(wire::Prefetch {
+                    keys: Some(pack(part)),
+                    wish,
+                })
+            },
+            |outcome, count| match outcome {
+                Outcome::Prefetch(message) => get::prefetched(message, count),
+                _ => Err(wrong_answer()),
+            },
         ))
     }
 

@@ -36,6 +36,7 @@ impl Puppet {
             address: "127.0.0.1:1".into(),
             in_process: false,
             feed: false,
+            promotes: false,
         };
         let member = session.join(&offer).await.unwrap().member;
         let offer = SegmentOffer {

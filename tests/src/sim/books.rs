@@ -3,10 +3,11 @@
 //! Kept beside the catalog from what it answers, never from what it thinks. Space may be given to a write only when the
 //! one before it can do no harm: it was ended and no reader's guard is left, or its owner has acknowledged its fence.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 use ziggurat_base::{Extent, MemberId, Placement, SegmentId, Ticket, Timestamp};
 use ziggurat_engine::{
-    command::{GetGrant, Hold, PutEnd, PutGrant, Written},
+    command::{GetGrant, Hold, PutEnd, PutGrant, Target, Targets, Written},
+    ledger::Holding,
     space::GRAIN,
 };
 
@@ -51,12 +52,21 @@ impl Grains {
 struct Guard {
     term: u16,
     until: Timestamp,
-    places: Vec<Place>,
+    places: Vec<(Place, Vec<Extent>)>,
 }
 
 impl Guard {
-    fn holds(&self, now: Timestamp, place: Place) -> bool {
-        self.until > now && self.places.contains(&place)
+    /// Whether it protects a grain of some extents. A version may have lain elsewhere in the same segment before.
+    fn holds(&self, now: Timestamp, place: Place, extents: &[Extent]) -> bool {
+        let shares = |a: &Extent| {
+            let a = Grains::range(*a);
+            let mut others = extents.iter().map(|b| Grains::range(*b));
+            others.any(|b| a.start < b.end && b.start < a.end)
+        };
+        let here = |(other, guarded): &(Place, Vec<Extent>)| {
+            *other == place && guarded.iter().filter(|e| e.len > 0).any(shares)
+        };
+        self.until > now && self.places.iter().any(here)
     }
 }
 
@@ -67,6 +77,8 @@ pub(crate) struct Books {
     writes: BTreeMap<Ticket, Vec<Replica>>,
     /// Guards that were granted and not given back; their ends are on the master's clock.
     guards: BTreeMap<Ticket, Vec<Guard>>,
+    /// The versions that writes of nodes have copied.
+    copies: BTreeMap<Ticket, Ticket>,
 }
 
 /// A broken rule: name and circumstances.
@@ -86,6 +98,39 @@ impl Books {
             landed: vec![Ticket::NONE; grains],
         };
         self.places.insert(place, grains);
+    }
+
+    /// A node was asked to copy a version into its memory. That may come again.
+    pub(crate) fn copying(
+        &mut self,
+        now: Timestamp,
+        write: Ticket,
+        (member, holding): (MemberId, &Holding),
+    ) -> Vec<Broken> {
+        let Some(placement) = &holding.placement else {
+            return vec![("copy_without_place", format!("{write}"))];
+        };
+        if self.copies.insert(write, holding.version.ticket).is_some() {
+            return Vec::new();
+        }
+        let target = Target {
+            member,
+            placement: placement.clone(),
+        };
+        let grant = PutGrant {
+            ticket: write,
+            targets: Targets::One(target),
+            span: Duration::ZERO,
+        };
+        self.granted(now, &grant)
+    }
+
+    /// The partition believes that a node has copied a version.
+    pub(crate) fn copied(&mut self, write: Ticket, place: Place) -> Option<Broken> {
+        let standing = self.standing(write, place);
+        self.set(write, place, &[Standing::Open], Standing::Good);
+        let is_late = !matches!(standing, Some(Standing::Open | Standing::Good));
+        is_late.then(|| ("late_copy_accepted", format!("{write} is {standing:?}")))
     }
 
     /// A write was given space at `now` on the master's clock.
@@ -118,7 +163,8 @@ impl Books {
             before.sort_unstable();
             before.dedup();
             for owner in before.into_iter().filter(|t| *t != Ticket::NONE) {
-                broken.extend(self.may_follow(now, owner, place, grant.ticket));
+                let extents: Vec<_> = target.placement.all().filter(|e| e.len > 0).collect();
+                broken.extend(self.may_follow(now, owner, (place, &extents), grant.ticket));
             }
         }
         self.writes.insert(grant.ticket, replicas);
@@ -130,15 +176,18 @@ impl Books {
         &self,
         now: Timestamp,
         owner: Ticket,
-        place: Place,
+        (place, extents): (Place, &[Extent]),
         next: Ticket,
     ) -> Option<Broken> {
         let standing = self.standing(owner, place)?;
         match standing {
             Standing::Fenced => None,
             Standing::Good => {
-                let guards = self.guards.get(&owner)?;
-                let held = guards.iter().find(|guard| guard.holds(now, place))?;
+                let version = self.copies.get(&owner).copied().unwrap_or(owner);
+                let guards = self.guards.get(&version)?;
+                let held = guards
+                    .iter()
+                    .find(|guard| guard.holds(now, place, extents))?;
                 let what = format!(
                     "{next} got space of {owner}, guarded until {:?} at {now:?}",
                     held.until
@@ -286,7 +335,12 @@ impl Books {
         guards.push(Guard {
             term: grant.hold.term,
             until: now.after(grant.span),
-            places: replicas.map(|r| (r.member, r.placement.segment)).collect(),
+            places: replicas
+                .map(|r| {
+                    let place = (r.member, r.placement.segment);
+                    (place, r.placement.all().collect())
+                })
+                .collect(),
         });
     }
 

@@ -74,6 +74,21 @@ fn in_memory<'a>(
     taken.filter_map(|(holding, _)| Some((holding, holding.placement.as_ref()?)))
 }
 
+/// The writes of a batch that the partition takes for copies.
+fn copied(batch: &LedgerBatch, reply: &LedgerReply) -> Vec<Ticket> {
+    let LedgerBatch::Delta { changes, .. } = batch else {
+        return Vec::new();
+    };
+    let judged = changes.iter().zip(&reply.verdicts);
+    let taken = judged.filter(|(_, verdict)| **verdict == Verdict::Taken);
+    taken
+        .filter_map(|(change, _)| match change {
+            Change::Copied(write) => Some(*write),
+            _ => None,
+        })
+        .collect()
+}
+
 impl World {
     /// Takes a batch of what a node holds.
     pub(crate) fn ledger(
@@ -97,6 +112,10 @@ impl World {
             for (holding, placement) in in_memory(batch, &reply.verdicts) {
                 let ticket = holding.version.ticket;
                 self.books.adopted(ticket, (member, segment), placement);
+            }
+            for write in copied(batch, reply) {
+                let broken = self.books.copied(write, (member, segment));
+                self.judge(broken);
             }
         }
         self.after_call();

@@ -158,14 +158,24 @@ impl World {
         let records = self.master.catalog.take_records();
         self.master.letters.keep(records);
         let effects = self.master.catalog.take_effects();
+        let now = self.master_time();
         for effect in &effects {
-            if let Effect::Fence {
-                member,
-                ticket,
-                placement,
-            } = effect
-            {
-                self.books.given_up(*ticket, *member, placement);
+            match effect {
+                Effect::Fence {
+                    member,
+                    ticket,
+                    placement,
+                } => self.books.given_up(*ticket, *member, placement),
+                Effect::Promote {
+                    member,
+                    holding,
+                    write,
+                    ..
+                } => {
+                    let broken = self.books.copying(now, *write, (*member, holding));
+                    self.judge(broken);
+                }
+                _ => {}
             }
         }
         self.send_effects(effects);

@@ -24,11 +24,13 @@ use ziggurat_engine::{
 use ziggurat_node::Keeper;
 
 pub(super) mod control;
+mod copy;
 pub(super) mod directory;
 #[cfg(test)]
 mod host;
 pub(super) mod inbox;
 mod memory;
+mod pieces;
 mod port;
 pub(super) mod read;
 pub(super) mod write;

@@ -2,9 +2,9 @@
 
 use super::{disk::DiskParams, network::Weather};
 use std::time::Duration;
-use ziggurat_base::hash::Dice;
+use ziggurat_base::{ByteCount, hash::Dice};
 use ziggurat_engine::{
-    catalog::{Config, OffloadMode},
+    catalog::{Config, OffloadMode, PromotionMode},
     evict::PolicyKind,
     journey::Patience,
     place::PlacementKind,
@@ -79,10 +79,19 @@ fn disks(seed: u64) -> (Option<DiskParams>, Config) {
     let has_disks = dice.below(DISKS_ONE_IN) == 0;
     let mut disk = has_disks.then(|| DiskParams::rolled(dice));
     let modes = [OffloadMode::Eager, OffloadMode::Eager, OffloadMode::OnEvict];
+    let promotions = [
+        PromotionMode::Off,
+        PromotionMode::FirstHit,
+        PromotionMode::SecondHit,
+        PromotionMode::SecondHit,
+    ];
     let offloading = Config {
         offload: modes[dice.below(3) as usize],
         offload_share: [0.3, 0.5, 1.0][dice.below(3) as usize],
         offload_patience: millis(dice, 100, 3000),
+        promotion: promotions[dice.below(4) as usize],
+        promotion_window: millis(dice, 50, 2000),
+        promotion_budget: ByteCount([16, 256, 65_536][dice.below(3) as usize] << 10),
         ..Config::default()
     };
     if let Some(disk) = &mut disk {

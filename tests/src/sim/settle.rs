@@ -59,6 +59,10 @@ fn quiet(world: &mut World) {
         let what = format!("{open} open, {closing} waiting for a fence");
         world.outcome.violation("writes_never_settled", what);
     }
+    if stats.promoting > 0 {
+        let what = format!("{} copies", stats.promoting);
+        world.outcome.violation("copies_never_settled", what);
+    }
     let directories = world.disks().count();
     let segments = (NODES * world.params.segments_per_node + directories) as u64;
     let members = (NODES + CLIENTS) as u64;

@@ -134,6 +134,7 @@ impl SsdTier {
     /// `ReplicaIsGone` when the version is not held or its bytes are not what they were: it is dropped then. `InvalidRead`
     /// for a range that is not whole chunks.
     pub async fn read(&self, wanted: &Wanted) -> Result<Found> {
+        let _reading = self.readers.enter();
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned(wanted, &pinned).await;
         let found = self.settle(wanted.ticket, result).await?;
@@ -159,13 +160,22 @@ impl SsdTier {
                 format!("{} bytes of memory for {} bytes", into.len(), wanted.len),
             ));
         }
+        let _reading = self.readers.enter();
         let sums = self.read_for_copy(wanted, into).await?;
         self.count_read(wanted);
         Ok(sums)
     }
 
-    /// As [`SsdTier::read_into`], and counts as no use.
-    pub(super) async fn read_for_copy(&self, wanted: &Wanted, into: &mut [u8]) -> Result<ReadSums> {
+    /// Completes when no reader is being served: for reads that others come before.
+    pub async fn unread(&self) {
+        self.readers.none().await;
+    }
+
+    /// As [`SsdTier::read_into`], and counts as no use and as no reader.
+    ///
+    /// # Errors
+    /// As [`SsdTier::read`]; the memory has any content then.
+    pub async fn read_for_copy(&self, wanted: &Wanted, into: &mut [u8]) -> Result<ReadSums> {
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned_into(wanted, &pinned, into).await;
         self.settle(wanted.ticket, result).await

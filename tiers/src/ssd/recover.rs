@@ -12,6 +12,7 @@ use super::{
         pages,
     },
     logfile::{self, LogFile},
+    readers::Readers,
     scan,
     tombs::Tombs,
 };
@@ -91,6 +92,7 @@ impl SsdTier {
             rolling: AsyncMutex::default(),
             cleaning: AsyncMutex::default(),
             sealing: AsyncMutex::default(),
+            readers: Readers::default(),
         };
         tier.recover(&names, found.doubtful, &mut recovered).await?;
         tier.seal_retired().await;

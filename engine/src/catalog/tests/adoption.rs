@@ -6,15 +6,16 @@ use super::{
     owner::{Owner, next_life, rig},
 };
 use crate::{
-    catalog::{Config, Matcher, OffloadMode},
+    catalog::{Config, Matcher, OffloadMode, PromotionMode},
     command::{
-        BATCH_MAX, Cursor, Effect, Force, PutAnswer, PutGrant, ScanAction, Stock, Target, Wish,
+        BATCH_MAX, Cursor, Effect, Force, Prefetch, Priority, PutAnswer, PutGrant, ScanAction,
+        Stock, Target, Wish,
     },
     ledger::{Change, Holding, LedgerBatch, Verdict},
     record::Record,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 use ziggurat_base::{Code, MemberId, Placement, Ticket, hash::Dice};
@@ -51,6 +52,8 @@ struct Node {
     in_flight: BTreeMap<Ticket, Holding>,
     /// Versions in memory that came back.
     offered: u64,
+    /// Writes that may not write any more.
+    fenced: BTreeSet<Ticket>,
     /// Changes that are not told yet, in their order.
     outbox: VecDeque<(Stream, Change)>,
 }
@@ -110,9 +113,12 @@ impl Node {
     /// Another version is written over some of the memory: what lay there is not held any more.
     fn write(&mut self, target: &Target) {
         let (owner, new) = (&self.owner, &target.placement);
-        if (target.member, new.segment) != (owner.member, owner.memory) {
-            return;
+        if (target.member, new.segment) == (owner.member, owner.memory) {
+            self.overwrite(new);
         }
+    }
+
+    fn overwrite(&mut self, new: &Placement) {
         let overlaps = |old: &Placement| old.all().any(|a| new.all().any(|b| a.overlaps(b)));
         self.held
             .retain(|_, holding| !holding.placement.as_ref().is_some_and(overlaps));
@@ -165,6 +171,18 @@ impl Node {
                     .push_back((Stream::Memory, Change::Forgotten(ticket)));
             }
             Effect::Discard { tickets, .. } => tickets.into_iter().for_each(|t| self.forget(t)),
+            Effect::Promote { holding, write, .. } => {
+                let is_good = !self.fenced.contains(&write)
+                    && self.owner.disk.contains_key(&holding.version.ticket);
+                let change = match is_good && dice.below(8) > 0 {
+                    true => Change::Copied(write),
+                    false => Change::NotCopied(write),
+                };
+                if let (true, Some(placement)) = (is_good, &holding.placement) {
+                    self.overwrite(placement);
+                }
+                self.outbox.push_back((Stream::Memory, change));
+            }
             Effect::Offload { .. } | Effect::Fence { .. } => {}
         }
     }
@@ -206,6 +224,7 @@ struct History {
     /// Incarnations that are not there any more, and have not fallen silent yet.
     ghosts: Vec<MemberId>,
     adopted: u64,
+    promoted: u64,
 }
 
 fn key(number: u64) -> String {
@@ -223,6 +242,7 @@ impl History {
             offload_patience: Duration::from_millis(300),
             member_ttl: TTL,
             high_watermark: 1.0,
+            promotion: PromotionMode::FirstHit,
             seed,
             ..Config::default()
         };
@@ -234,6 +254,7 @@ impl History {
             is_good: false,
             offered: 0,
             in_flight: BTreeMap::new(),
+            fenced: BTreeSet::new(),
             outbox: VecDeque::new(),
         });
         let mut rig = rig(config);
@@ -248,6 +269,7 @@ impl History {
             scan: None,
             ghosts: Vec::new(),
             adopted: 0,
+            promoted: 0,
         }
     }
 
@@ -260,7 +282,8 @@ impl History {
         match self.roll(100) {
             0..18 => self.start(&text),
             18..36 => self.end(),
-            36..44 => self.locate(&text),
+            36..41 => self.locate(&text),
+            41..44 => self.prefetch(&text),
             44..50 => self.remove(&text),
             50..52 => self.scan_turn(),
             52..97 => self.node_step(),
@@ -290,6 +313,9 @@ impl History {
             } = &effect
             {
                 self.rig.catalog.fenced(*member, *ticket, placement.segment);
+                let of_member = |node: &&mut Node| node.owner.member == *member;
+                let told = self.nodes.iter_mut().find(of_member);
+                told.into_iter().for_each(|n| n.fenced.extend([*ticket]));
                 continue;
             }
             let mut nodes = self.nodes.iter_mut();
@@ -380,6 +406,18 @@ impl History {
         self.rig.catalog.give_back(self.rig.now, &[grant.hold]);
     }
 
+    /// Wishes all objects in memory, or takes a wish back.
+    fn prefetch(&mut self, text: &str) {
+        if self.roll(4) == 0 {
+            let _was_under_way = self.rig.prefetch(text, Prefetch::Cancel);
+            return;
+        }
+        for number in 0..KEYS {
+            let wish = Prefetch::Begin(Priority::Normal);
+            let _stays_where_it_is = self.rig.prefetch(&key(number), wish);
+        }
+    }
+
     fn remove(&mut self, text: &str) {
         let newest = self.rig.catalog.newest_ticket();
         let force = [Force::Yes, Force::No][self.roll(2) as usize];
@@ -418,6 +456,7 @@ impl History {
 
     fn restart(&mut self) {
         self.adopted += self.rig.catalog.stats().adopted;
+        self.promoted += self.rig.catalog.stats().promoted;
         next_life(&mut self.rig, self.records.clone());
         self.rig.catalog.expect_memory(self.rig.now);
         self.open.clear();
@@ -432,7 +471,7 @@ impl History {
     }
 
     /// Everything arrives: what is on disk then is what can be read, and nothing is owed.
-    fn settle(mut self) -> (u64, u64) {
+    fn settle(mut self) -> [u64; 3] {
         while !self.open.is_empty() {
             self.end();
         }
@@ -461,6 +500,8 @@ impl History {
             }
         }
         self.rig.pass(1000);
+        let promoting = self.rig.catalog.stats().promoting;
+        assert_eq!(promoting, 0, "every copy has an end");
         for node in &self.nodes {
             assert!(node.effects.is_empty() && node.outbox.is_empty());
             for (ticket, held) in &node.owner.disk {
@@ -471,25 +512,31 @@ impl History {
         }
         let stats = self.rig.catalog.stats();
         let owed = (stats.debts, stats.key_debts, stats.directories_absent);
-        assert_eq!(owed, (0, 0, 0));
+        assert_eq!(owed, (0, 0, 0), "seed {}", self.rig.catalog.config().seed);
         let offered = self.nodes.iter().map(|node| node.offered).sum();
-        (self.adopted + stats.adopted, offered)
+        [
+            self.adopted + stats.adopted,
+            offered,
+            self.promoted + stats.promoted,
+        ]
     }
 }
 
 #[test]
 fn no_dead_version_is_ever_readable_again() {
-    let (mut adopted, mut offered) = (0, 0);
+    let [mut adopted, mut offered, mut promoted] = [0; 3];
     for seed in 0..24 {
         let mut history = History::new(seed);
         for _ in 0..4000 {
             history.step();
         }
-        let (both, memory) = history.settle();
-        (adopted, offered) = (adopted + both, offered + memory);
+        let [both, memory, copied] = history.settle();
+        adopted += both;
+        offered += memory;
+        promoted += copied;
     }
     assert!(
-        adopted > 1000 && offered > 100,
-        "the histories adopt: {adopted}, of them {offered} from memory"
+        adopted > 1000 && offered > 100 && promoted > 10,
+        "the histories adopt: {adopted}, of them {offered} from memory; they promote: {promoted}"
     );
 }

@@ -95,6 +95,7 @@ impl Owner {
         let offer = MemberOffer {
             in_process: true,
             feed: true,
+            promotes: true,
             ..MemberOffer::default()
         };
         self.member = rig.catalog.join(rig.now, &offer).unwrap();
@@ -209,15 +210,21 @@ impl Owner {
         self.tell(rig, self.space, &delta).unwrap().verdicts
     }
 
-    pub(super) fn forget_memory(&mut self, rig: &mut Rig, tickets: &[Ticket]) {
+    /// Tells changes of its memory.
+    pub(super) fn change_memory(&mut self, rig: &mut Rig, changes: Vec<Change>) -> Vec<Verdict> {
         let (generation, after) = self.told_memory;
-        self.told_memory.1 += tickets.len() as u64;
+        self.told_memory.1 += changes.len() as u64;
         let delta = LedgerBatch::Delta {
             generation,
             after,
-            changes: tickets.iter().copied().map(Change::Forgotten).collect(),
+            changes,
         };
-        self.tell(rig, self.memory, &delta).unwrap();
+        self.tell(rig, self.memory, &delta).unwrap().verdicts
+    }
+
+    pub(super) fn forget_memory(&mut self, rig: &mut Rig, tickets: &[Ticket]) {
+        let changes = tickets.iter().copied().map(Change::Forgotten).collect();
+        self.change_memory(rig, changes);
     }
 
     /// Takes a version over into the directory and tells it.

@@ -114,6 +114,13 @@ fn metadata_calls() -> Vec<(&'static str, String)> {
         ("remove", call(Call::Remove(removed))),
         ("scan", call(Call::Scan(scan))),
         ("stat", call(Call::Stat(two_keys()))),
+        (
+            "prefetch",
+            call(Call::Prefetch(wire::Prefetch {
+                keys: Some(two_keys()),
+                wish: get::pack_wish(Prefetch::Begin(Priority::High)).into(),
+            })),
+        ),
     ]
 }
 
@@ -127,6 +134,7 @@ fn member_calls() -> Vec<(&'static str, String)> {
         address: "h:1".into(),
         in_process: true,
         feed: true,
+        promotes: true,
     };
     let segment = SegmentOffer {
         name: "s".into(),
@@ -228,6 +236,14 @@ fn metadata_answers() -> Vec<(&'static str, String)> {
         (
             "stat",
             answer(Reply::Stat(get::pack_stats(vec![Ok(Some(stat))]))),
+        ),
+        (
+            "prefetch",
+            answer(Reply::Prefetch(get::pack_prefetched(vec![
+                Ok(Some(Prefetched::Stopped)),
+                Ok(None),
+                Err(not_found()),
+            ]))),
         ),
     ]
 }

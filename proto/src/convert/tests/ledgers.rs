@@ -2,7 +2,7 @@
 
 use super::*;
 use ziggurat_engine::{
-    command::OwnedTags,
+    command::{OwnedTags, Priority},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
 };
 
@@ -57,6 +57,8 @@ pub(super) fn delta() -> LedgerBatch {
             Change::Gone(version(2)),
             Change::Refused(version(3)),
             Change::Forgotten(Ticket::new(Era(1), 4)),
+            Change::Copied(Ticket::new(Era(1), 5)),
+            Change::NotCopied(Ticket::new(Era(1), 6)),
         ],
     }
 }
@@ -80,7 +82,7 @@ pub(super) fn notes(member: MemberId) -> Vec<Effect> {
     vec![
         Effect::Committed {
             member,
-            holding: Box::new(committed),
+            holding: Box::new(committed.clone()),
         },
         Effect::Retired {
             member,
@@ -96,6 +98,13 @@ pub(super) fn notes(member: MemberId) -> Vec<Effect> {
             member,
             segment,
             tickets: vec![ticket, Ticket::new(Era(1), 2)],
+        },
+        Effect::Promote {
+            member,
+            holding: Box::new(committed),
+            from: SegmentId(4),
+            write: Ticket::new(Era(1), 9),
+            priority: Some(Priority::High),
         },
     ]
 }
@@ -135,6 +144,8 @@ fn any_change() -> impl Strategy<Value = Change> {
         any_version().prop_map(Change::Gone),
         any_version().prop_map(Change::Refused),
         any::<u64>().prop_map(|ticket| Change::Forgotten(Ticket(ticket))),
+        any::<u64>().prop_map(|ticket| Change::Copied(Ticket(ticket))),
+        any::<u64>().prop_map(|ticket| Change::NotCopied(Ticket(ticket))),
     ]
 }
 

@@ -11,8 +11,8 @@ use super::{
 use std::time::Duration;
 use ziggurat_base::{Key, ObjectKey, TenantId};
 use ziggurat_engine::{
-    command::{Answer, Force, Hint, Keys, Recency, ScanAction, Tags, Wish},
-    journey::{Get, Patience, Put, PutOutcome, get, put},
+    command::{Answer, Force, Hint, Keys, Prefetch, Priority, Recency, ScanAction, Tags, Wish},
+    journey::{Get, Patience, Put, PutOutcome, get, prefetch, put},
     port::Ports,
 };
 
@@ -94,7 +94,11 @@ impl Lane<'_> {
                 self.get(2 + self.seat.roll(5), self.seat.roll(2) == 0)
                     .await
             }
-            80..86 => self.exist().await,
+            80..85 => self.exist().await,
+            85..86 if self.seat.sim.with(|world| world.params.disk.is_some()) => {
+                self.prefetch().await;
+            }
+            85..86 => self.exist().await,
             86..93 => self.remove().await,
             93..97 => self.touch().await,
             97..99 => self.scan(ScanAction::List, "").await,
@@ -245,6 +249,32 @@ impl Lane<'_> {
                     world.outcome.wrong_bytes += u64::from(rule != "believed_after_the_guard");
                     world.outcome.violation(rule, what);
                 }
+            }
+        });
+    }
+
+    /// Wishes objects in memory, or takes the wish back.
+    async fn prefetch(&self) {
+        let (ports, _, _) = self.ports();
+        let tenant = tenant(self.seat);
+        let owned: Vec<_> = (0..1 + self.seat.roll(12))
+            .map(|_| pick(self.seat))
+            .collect();
+        let keys: Vec<Key<'_>> = owned.iter().map(ObjectKey::as_key).collect();
+        let wish = match self.seat.roll(6) {
+            0 => Prefetch::Cancel,
+            1 => Prefetch::Begin(Priority::High),
+            _ => Prefetch::Begin(Priority::Normal),
+        };
+        let answers = prefetch::prefetch(&ports, &self.patience, tenant, &keys, wish).await;
+        self.seat.sim.with(|world| {
+            for (key, answer) in owned.iter().zip(&answers) {
+                world
+                    .outcome
+                    .tell(|| format!("c{} {wish:?} {key}: {answer:?}", self.seat.index));
+                let found = answer.as_ref().ok().copied().flatten();
+                let good = found.map_or_else(|| "miss".to_owned(), |found| format!("{found:?}"));
+                count(world, "prefetch", answer, &good);
             }
         });
     }

@@ -12,8 +12,8 @@ use super::{
 use ziggurat_base::{Code, Job, Key, MemberId, ObjectKey, TenantId, Ticket};
 use ziggurat_engine::{
     command::{
-        Answer, Cursor, Force, GetGrant, Hold, Keys, ObjectStat, Page, PutAnswer, PutDone, PutEnd,
-        PutItem, Recency, ScanAction, Wish,
+        Answer, Cursor, Force, GetGrant, Hold, Keys, ObjectStat, Page, Prefetch, Prefetched,
+        PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, Wish,
     },
     port::MetadataApi,
 };
@@ -153,6 +153,21 @@ impl MetadataApi for Port {
         let (tenant, list) = (keys.tenant, owned(keys));
         self.ask(move |world, member| {
             borrowed(tenant, &list, |keys| world.remove(member, keys, force))
+        })
+    }
+
+    fn prefetch<'a>(
+        &'a self,
+        keys: Keys<'a>,
+        wish: Prefetch,
+    ) -> Job<'a, Answer<Vec<Answer<Option<Prefetched>>>>> {
+        let (tenant, list) = (keys.tenant, owned(keys));
+        self.ask(move |world, member| {
+            world.serve(member, |world, now| {
+                borrowed(tenant, &list, |keys| {
+                    world.master.catalog.prefetch(now, keys, wish)
+                })
+            })
         })
     }
 

@@ -68,6 +68,7 @@ impl Control {
                 address: format!("node{index}").into(),
                 in_process: false,
                 feed,
+                promotes: feed,
             };
             let member = world.master.catalog.join(now, &offer)?;
             world.addresses.insert(member, index);

@@ -1,10 +1,10 @@
 //! The simulated node as a [`Host`], so that it is held against the same contract as the product's. Admission, windows and
 //! ends are those of the simulation; only the pieces are cut as a caller asks.
 
-use super::{Node, table_part, touched};
+use super::{Node, pieces::Pieces, table_part, touched};
 use std::sync::{Arc, Mutex, MutexGuard};
 use ziggurat_base::{
-    CHUNK, Code, Crc32, Error, Extent, MemberId, Placement, Ticket,
+    Code, Crc32, Error, Extent, MemberId, Placement, Ticket,
     checksum::chunk_count,
     frame::{Span, TokenSpan},
     hash::Dice,
@@ -38,44 +38,13 @@ impl SimHost {
     }
 }
 
-/// Where the bytes of a range lie, chunk by chunk; the next piece is last.
-fn pieces(span: &Span) -> Vec<Extent> {
-    let mut pieces = Vec::new();
-    let mut at = span.offset;
-    for extent in span.placement.extents.pieces(span.offset, span.len) {
-        let mut from = extent.offset;
-        while from < extent.end() {
-            let len = (CHUNK as u64 - at % CHUNK as u64).min(extent.end() - from);
-            pieces.push(Extent::new(from, len));
-            (at, from) = (at + len, from + len);
-        }
-    }
-    pieces.reverse();
-    pieces
-}
-
-/// The next piece, of at most `most` bytes.
-fn next(rest: &[Extent], most: usize) -> Extent {
-    let piece = rest.last().copied().unwrap_or_default();
-    Extent::new(piece.offset, piece.len.min(most as u64))
-}
-
-/// Takes the first `len` bytes off the next piece.
-fn advance(rest: &mut Vec<Extent>, len: usize) {
-    let Some(piece) = rest.pop() else { return };
-    let len = len as u64;
-    if len < piece.len {
-        rest.push(Extent::new(piece.offset + len, piece.len - len));
-    }
-}
-
 struct SimWrite {
     host: SimHost,
     access: Access,
     id: WriteId,
     chunks: u64,
     table: Option<Extent>,
-    rest: Vec<Extent>,
+    rest: Pieces,
 }
 
 impl Drop for SimWrite {
@@ -86,15 +55,15 @@ impl Drop for SimWrite {
 
 impl WriteSlot for SimWrite {
     fn left(&self) -> u64 {
-        self.rest.iter().map(|piece| piece.len).sum()
+        self.rest.left()
     }
 
     fn step(&mut self, most: usize, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Answer<usize> {
         let mut node = self.host.node();
         node.goes_on(self.access, self.id)?;
-        let moved = fill(node.window(self.access.segment, next(&self.rest, most)));
+        let moved = fill(node.window(self.access.segment, self.rest.next(most)));
         drop(node);
-        advance(&mut self.rest, moved);
+        self.rest.advance(moved);
         Ok(moved)
     }
 
@@ -118,18 +87,18 @@ struct SimRead {
     access: Access,
     touched: Vec<Extent>,
     check: Option<Extent>,
-    rest: Vec<Extent>,
+    rest: Pieces,
 }
 
 impl ReadSlot for SimRead {
     fn left(&self) -> u64 {
-        self.rest.iter().map(|piece| piece.len).sum()
+        self.rest.left()
     }
 
     fn step(&mut self, most: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
-        let piece = next(&self.rest, most);
+        let piece = self.rest.next(most);
         let taken = take(self.host.node().window(self.access.segment, piece));
-        advance(&mut self.rest, taken);
+        self.rest.advance(taken);
         taken
     }
 
@@ -156,7 +125,7 @@ impl Host for SimHost {
             id,
             chunks: chunk_count(span.len),
             table,
-            rest: pieces(span),
+            rest: Pieces::of(span),
         }))
     }
 
@@ -169,7 +138,7 @@ impl Host for SimHost {
             access,
             touched,
             check,
-            rest: pieces(span),
+            rest: Pieces::of(span),
         }))
     }
 

@@ -1,11 +1,11 @@
 //! The memory of a simulated node, as the product's keeper reads it.
 
-use super::super::world::Sim;
+use super::{super::world::Sim, copy::Copying};
 use std::fmt;
-use ziggurat_base::{ByteCount, Error, MemberId, Placement, Ticket, checksum::Summer};
+use ziggurat_base::{ByteCount, Error, MemberId, Placement, Ticket, checksum::Summer, frame::Span};
 use ziggurat_engine::{
     command::Answer,
-    port::{Access, ReadOp, ReadSums},
+    port::{Access, ReadOp, ReadSums, WriteSlot},
 };
 use ziggurat_node::Lender;
 
@@ -39,6 +39,31 @@ impl Lender for Memory {
             world.nodes[self.index]
                 .shelf
                 .owns(ticket, segment, &extents)
+        })
+    }
+
+    fn open_write(&self, access: Access, span: &Span) -> Answer<Box<dyn WriteSlot>> {
+        let copying = Copying::begin(&self.sim, self.index, access, span)?;
+        Ok(Box::new(copying))
+    }
+
+    fn copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> Answer<()> {
+        self.sim.with(|world| {
+            let copied = world.nodes[self.index]
+                .shelf
+                .copied(write, version, placement);
+            world
+                .outcome
+                .tell(|| format!("n{} copies {version} as {write}: {copied:?}", self.index));
+            copied
+        })
+    }
+
+    fn is_copied(&self, write: Ticket, version: Ticket, placement: &Placement) -> bool {
+        self.sim.with(|world| {
+            world.nodes[self.index]
+                .shelf
+                .is_copied(write, version, placement)
         })
     }
 
