@@ -139,10 +139,10 @@ impl Catalog {
             let Some(head) = self.table.rows.get(row) else {
                 continue;
             };
-            if head.tenant != tenant
-                || !head.readable()
-                || head.ticket > cursor.newest
-                || !self.serves(row)
+            let is_served = self.serves(row);
+            // A version that is lost with its segment is a miss already, but its owner may come back with it.
+            let is_seen = is_served || action != ScanAction::List;
+            if head.tenant != tenant || !head.readable() || head.ticket > cursor.newest || !is_seen
             {
                 continue;
             }
@@ -156,7 +156,8 @@ impl Catalog {
                 ScanAction::List => page.keys.push((key.to_owned(), head.len)),
                 ScanAction::Remove(force) => match self.remove_row(now, row, force) {
                     Ok(()) => page.removed += 1,
-                    Err(_) => page.leased += 1,
+                    Err(_) if is_served => page.leased += 1,
+                    Err(_) => {}
                 },
             }
         }

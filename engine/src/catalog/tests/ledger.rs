@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     catalog::{Config, Matcher, OffloadMode},
-    command::{Effect, Force, PutAnswer, ScanAction, Wish},
+    command::{Effect, Force, PutAnswer, ScanAction, Stock, Wish},
     ledger::{Change, LedgerBatch, Verdict},
     record::{Cause, Record},
 };
@@ -451,6 +451,27 @@ fn what_a_removing_scan_passed_does_not_come_back_behind_it() {
         .scan(rig.now, super::TENANT, &matcher, action, next);
     rig.pass(1);
     assert_eq!(rig.catalog.stats().objects, 0);
+}
+
+#[test]
+fn a_removing_scan_removes_what_is_lost_and_not_swept_yet() {
+    let mut rig = rig(unkept());
+    let mut owner = Owner::join(&mut rig, 1, 1 << 20);
+    owner.snapshot(&mut rig);
+    let ticket = rig.put("a", 10);
+    assert!(owner.take_over(&mut rig, "a", ticket, 10));
+    // Back at once: nobody has come to the row of the version since its segment was lost.
+    let before = owner.member;
+    owner.come(&mut rig, 1 << 20, Stock::Fresh);
+    owner.mount(&mut rig).unwrap();
+    rig.catalog.leave(before);
+    let all = Matcher::new("").unwrap();
+    let at = rig.catalog.scan_start();
+    let action = ScanAction::Remove(Force::No);
+    let page = rig.catalog.scan(rig.now, super::TENANT, &all, action, at);
+    assert_eq!((page.removed, page.leased), (0, 0), "it was a miss already");
+    assert_eq!(owner.snapshot(&mut rig), [Verdict::Discard]);
+    assert_eq!(rig.locate("a").unwrap(), None);
 }
 
 #[test]
