@@ -3,7 +3,7 @@
 //! A member that takes nothing does not fill the master's memory: beyond 65,536 effects what waits is dropped, and the one
 //! who takes is told so, to ask for everything that is still to be done.
 
-use crate::partition::EffectSink;
+use crate::outbox::EffectSink;
 use std::{
     sync::{Arc, Mutex, PoisonError},
     task::{Poll, Waker},

@@ -1,13 +1,15 @@
 //! A metadata partition in this process: the catalog behind one lock that is held for one call.
 //!
-//! A call over memory completes on the calling thread, without a wake-up. Effects go to the sink of their member before
-//! the call returns: for a member of this process that is the member itself, for another one its [`Mailbox`].
+//! A call over memory completes on the calling thread, without a wake-up. Effects go to the sink of their member: for
+//! a member of this process that is the member itself, for another one its [`Mailbox`]. They are there when the call returns,
+//! unless another call is just delivering, which then takes them along.
 
 use crate::{
     EraStore, Journal,
     journal::Mark,
     mailbox::{Mailbox, Taken},
     orders::{OrderCounts, Orders},
+    outbox::{EffectSink, Outbox},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -43,12 +45,6 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// Compiled patterns that are kept between the turns of scans.
 const MATCHERS_MAX: usize = 16;
 
-/// Takes what a member has to do.
-pub trait EffectSink: Send + Sync {
-    /// Carries out or passes on. May call the partition.
-    fn deliver(&self, effects: Vec<Effect>);
-}
-
 /// See the module.
 pub struct Partition {
     clock: Arc<dyn Clock>,
@@ -56,7 +52,7 @@ pub struct Partition {
     eras: EraStore,
     /// Where its durable facts are kept, when there is a state directory.
     journal: Option<Journal>,
-    sinks: Mutex<BTreeMap<MemberId, Arc<dyn EffectSink>>>,
+    outbox: Outbox,
     mailboxes: Mutex<BTreeMap<MemberId, Arc<Mailbox>>>,
     orders: Orders,
     matchers: Mutex<VecDeque<(Box<str>, Matcher)>>,
@@ -103,7 +99,7 @@ impl Partition {
             catalog: Mutex::new(catalog),
             eras,
             journal,
-            sinks: Mutex::default(),
+            outbox: Outbox::default(),
             mailboxes: Mutex::default(),
             orders: Orders::default(),
             matchers: Mutex::default(),
@@ -132,18 +128,17 @@ impl Partition {
             self.tick_locked(&mut catalog, now);
         }
         let waits = catalog.take_waits();
-        let effects = if catalog.has_effects() {
-            catalog.take_effects()
-        } else {
-            Vec::new()
-        };
+        let has_effects = catalog.has_effects();
+        if has_effects {
+            self.outbox.queue(catalog.take_effects());
+        }
         let mark = match &self.journal {
             Some(journal) if catalog.has_records() => Some(journal.append(catalog.take_records())),
             _ => None,
         };
         drop(catalog);
-        if !effects.is_empty() {
-            self.deliver(effects);
+        if has_effects {
+            self.outbox.deliver();
         }
         (answer, Promise { mark, waits })
     }
@@ -233,34 +228,22 @@ impl Partition {
         Timestamp(self.next_tick.load(Ordering::Relaxed)).since(self.clock.now())
     }
 
-    fn deliver(&self, effects: Vec<Effect>) {
-        let mut by_member: BTreeMap<MemberId, Vec<Effect>> = BTreeMap::new();
-        for effect in effects {
-            by_member.entry(effect.member()).or_default().push(effect);
-        }
-        for (member, effects) in by_member {
-            let sink = lock(&self.sinks).get(&member).cloned();
-            // A member without a sink is not connected: what it owes is asked for anew when it comes.
-            if let Some(sink) = sink {
-                sink.deliver(effects);
-            }
-        }
-    }
-
     /// Connects a member to its effects, beginning with everything that it owes, and with what is readable in its memory
     /// when it wants to be told. Replaces an earlier sink.
     pub fn attach(&self, member: MemberId, sink: Arc<dyn EffectSink>) {
-        lock(&self.sinks).insert(member, sink.clone());
-        let debts = self.apply(|catalog, _| catalog.attach(member));
-        if !debts.is_empty() {
-            sink.deliver(debts);
-        }
+        self.outbox.connect(member, sink);
+        self.apply(|catalog, _| {
+            // What was to be done before is told before.
+            self.outbox.queue(catalog.take_effects());
+            self.outbox.queue(catalog.attach(member));
+        });
+        self.outbox.deliver();
     }
 
     /// Disconnects a member from its effects.
     pub fn detach(&self, member: MemberId) {
         lock(&self.mailboxes).remove(&member);
-        lock(&self.sinks).remove(&member);
+        self.outbox.disconnect(member);
     }
 
     /// Reserves space in the name of a member.
