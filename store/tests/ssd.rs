@@ -6,10 +6,15 @@ use std::{collections::BTreeSet, path::Path, time::Duration};
 use ziggurat_base::{ByteCount, Code, Result};
 use ziggurat_engine::command::Keep;
 use ziggurat_store::{
-    Blocking, Force, MemoryOptions, OpenOptions, Prefetched, Priority, SsdOptions, SsdPath, Store,
+    Blocking, Codec, Force, MemoryOptions, OpenOptions, Packing, Prefetched, Priority, SsdOptions,
+    SsdPath, Store,
 };
 
 fn open(dir: &Path, dram: ByteCount, ssd: ByteCount) -> Result<Blocking> {
+    open_with(dir, dram, ssd, Packing::default())
+}
+
+fn open_with(dir: &Path, dram: ByteCount, ssd: ByteCount, packing: Packing) -> Result<Blocking> {
     let options = OpenOptions {
         memory: MemoryOptions {
             dram,
@@ -22,6 +27,7 @@ fn open(dir: &Path, dram: ByteCount, ssd: ByteCount) -> Result<Blocking> {
             }],
             file_bytes: ByteCount::mib(8),
             staging: ByteCount::mib(32),
+            packing,
             ..SsdOptions::default()
         },
         ..OpenOptions::default()
@@ -111,9 +117,13 @@ fn large() -> Vec<u8> {
 }
 
 /// Objects that lie only on SSD: an earlier store has put them.
-fn only_on_ssd(dir: &Path) -> Blocking {
+fn only_on_ssd(dir: &Path, codec: Codec) -> Blocking {
+    let packing = Packing {
+        codec,
+        ..Packing::default()
+    };
     let open = || {
-        let opened = open(dir, ByteCount::mib(64), ByteCount::mib(512));
+        let opened = open_with(dir, ByteCount::mib(64), ByteCount::mib(512), packing);
         opened.expect("the directory can be used")
     };
     let store = open();
@@ -139,7 +149,7 @@ fn is_in_memory(store: &Blocking, key: &str) -> bool {
 #[test]
 fn what_is_read_again_comes_back_into_memory() {
     let dir = tempfile::tempdir().expect("a scratch directory");
-    let store = only_on_ssd(dir.path());
+    let store = only_on_ssd(dir.path(), Codec::Plain);
     assert_eq!(store.get("large").unwrap(), Some(large()));
     assert_eq!(store.stats().unwrap().promoting, 0, "once is not often");
     assert_eq!(store.get("large").unwrap(), Some(large()));
@@ -176,7 +186,7 @@ fn what_is_read_again_comes_back_into_memory() {
 #[test]
 fn what_is_wished_for_comes_before_it_is_read() {
     let dir = tempfile::tempdir().expect("a scratch directory");
-    let store = only_on_ssd(dir.path());
+    let store = only_on_ssd(dir.path(), Codec::Plain);
     let keys: Vec<_> = (0..20).map(key).collect();
     let mut keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     keys.push(b"absent");
@@ -220,6 +230,24 @@ fn what_is_wished_for_comes_before_it_is_read() {
         let stats = store.stats().unwrap();
         (stats.promoting, stats.writes_closing) == (0, 0)
     });
+}
+
+#[test]
+fn what_lies_packed_on_ssd_comes_back_as_it_was_put() {
+    let dir = tempfile::tempdir().expect("a scratch directory");
+    let store = only_on_ssd(dir.path(), Codec::Zstd);
+    let keys = [&b"large"[..], b"object/4"];
+    let answers = store.prefetch_many(&keys, Priority::Normal);
+    assert_eq!(answers, vec![Ok(Some(Prefetched::UnderWay)); 2]);
+    for key in ["large", "object/4"] {
+        until(&store, "an object in memory", || is_in_memory(&store, key));
+    }
+    assert_eq!(store.get("large").unwrap(), Some(large()));
+    assert_eq!(store.get("object/4").unwrap(), Some(payload(4)));
+    let ssd = store.store().ssd().unwrap().total;
+    assert_eq!(ssd.reads, 0, "from memory");
+    let plain: usize = (0..20).map(|n| payload(n).len()).sum::<usize>() + large().len();
+    assert!(ssd.live_bytes < plain as u64 / 2, "it was packed: {ssd:?}");
 }
 
 #[test]

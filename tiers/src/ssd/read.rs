@@ -154,12 +154,6 @@ impl SsdTier {
     /// # Errors
     /// As [`SsdTier::read`]; the memory has any content then.
     pub async fn read_into(&self, wanted: &Wanted, into: &mut [u8]) -> Result<ReadSums> {
-        if into.len() as u64 != wanted.len {
-            return Err(Error::new(
-                Code::BufferOverflow,
-                format!("{} bytes of memory for {} bytes", into.len(), wanted.len),
-            ));
-        }
         let _reading = self.readers.enter();
         let sums = self.read_for_copy(wanted, into).await?;
         self.count_read(wanted);
@@ -176,6 +170,12 @@ impl SsdTier {
     /// # Errors
     /// As [`SsdTier::read`]; the memory has any content then.
     pub async fn read_for_copy(&self, wanted: &Wanted, into: &mut [u8]) -> Result<ReadSums> {
+        if into.len() as u64 != wanted.len {
+            return Err(Error::new(
+                Code::BufferOverflow,
+                format!("{} bytes of memory for {} bytes", into.len(), wanted.len),
+            ));
+        }
         let pinned = self.pin(wanted)?;
         let result = self.read_pinned_into(wanted, &pinned, into).await;
         self.settle(wanted.ticket, result).await
