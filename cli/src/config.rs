@@ -11,6 +11,7 @@ mod file;
 mod flags;
 mod groups;
 mod layers;
+mod listener;
 mod options;
 mod page;
 mod ratio;
@@ -23,6 +24,7 @@ mod value;
 pub(crate) use flags::{Everything, Flags, ForClient, ForMaster, ForNode, ForServe, Selection};
 pub(crate) use groups::Settings;
 pub(crate) use layers::Origin;
+pub(crate) use options::Beside;
 pub(crate) use page::page;
 pub(crate) use resolve::{Config, Row};
 

@@ -2,6 +2,7 @@
 
 mod process {
     mod addresses;
+    mod sight;
 }
 
 use serde_json::Value;
@@ -198,6 +199,8 @@ fn master_and_nodes_are_a_cluster() {
             "node",
             "--dram=16MiB",
             "--data-address",
+            any,
+            "--node-admin-address",
             any,
             "--segment-name",
             name,

@@ -1,16 +1,15 @@
-//! HTTP for people and their monitors: `/health`, `/metrics`, `/metrics/summary`, `/get_all_segments`. Read only.
+//! What a master shows over HTTP; the server is [`ziggurat_proto::admin`].
 
 use crate::{Partition, Seed, metrics};
-use axum::{Json, Router, extract::State, http::header, response::IntoResponse, routing::get};
-use serde::Serialize;
 use std::sync::Arc;
-use tokio::net::TcpListener;
-use tracing::error;
-use ziggurat_proto::counts::Counts;
+use ziggurat_proto::{
+    admin::{self, Health, Part},
+    counts::Counts,
+};
 
-/// What is looked at.
-#[derive(Clone, Debug)]
-pub struct Shared {
+/// A master as a part of its process.
+#[derive(Debug)]
+pub struct View {
     /// The partition.
     pub partition: Arc<Partition>,
     /// What serves foreign clients.
@@ -19,62 +18,34 @@ pub struct Shared {
     pub counts: Arc<Counts>,
 }
 
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
-    era: u32,
-    segments: u64,
-    objects: u64,
-}
+impl Part for View {
+    fn health(&self) -> Health {
+        let stats = self.partition.stats_now();
+        Health {
+            status: admin::OK,
+            numbers: vec![
+                ("era", self.partition.era().0.into()),
+                ("segments", stats.segments),
+                ("objects", stats.objects),
+            ],
+        }
+    }
 
-async fn health(State(shared): State<Shared>) -> Json<Health> {
-    let stats = shared.partition.stats_now();
-    Json(Health {
-        status: "ok",
-        era: shared.partition.era().0,
-        segments: stats.segments,
-        objects: stats.objects,
-    })
-}
+    fn metrics(&self) -> String {
+        metrics::text(
+            &self.partition.stats_now(),
+            &self.partition.segments_now(),
+            &self.counts.snapshot(),
+            &self.seed.counts(),
+        )
+    }
 
-async fn all(State(shared): State<Shared>) -> impl IntoResponse {
-    let text = metrics::text(
-        &shared.partition.stats_now(),
-        &shared.partition.segments_now(),
-        &shared.counts.snapshot(),
-        &shared.seed.counts(),
-    );
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text)
-}
+    fn summary(&self) -> String {
+        metrics::summary(&self.partition.stats_now())
+    }
 
-async fn summary(State(shared): State<Shared>) -> String {
-    metrics::summary(&shared.partition.stats_now())
-}
-
-async fn segments(State(shared): State<Shared>) -> String {
-    let names = shared.partition.segments_now();
-    names
-        .iter()
-        .map(|segment| format!("{}\n", segment.name))
-        .collect()
-}
-
-/// Serves until `stopped` completes.
-pub async fn serve(
-    listener: TcpListener,
-    shared: Shared,
-    stopped: impl Future<Output = ()> + Send + 'static,
-) {
-    let router = Router::new()
-        .route("/health", get(health))
-        .route("/metrics", get(all))
-        .route("/metrics/summary", get(summary))
-        .route("/get_all_segments", get(segments))
-        .with_state(shared);
-    if let Err(failure) = axum::serve(listener, router)
-        .with_graceful_shutdown(stopped)
-        .await
-    {
-        error!(%failure, "the admin server has ended");
+    fn segment_names(&self) -> Vec<String> {
+        let segments = self.partition.segments_now();
+        segments.iter().map(|s| s.name.to_string()).collect()
     }
 }

@@ -1,5 +1,5 @@
 //! The shell of the metadata partition: the lock around the catalog, its clock, its durable era, the way that effects
-//! take to the members, its port for members and clients, and its HTTP for people and their monitors. It never sees a
+//! take to the members, its port for members and clients, and what it shows to people and their monitors. It never sees a
 //! payload byte.
 #![forbid(unsafe_code)]
 

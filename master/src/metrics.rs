@@ -1,15 +1,11 @@
 //! What a master tells its monitors, in the text format of Prometheus.
 
 use crate::SeedCounts;
-use std::fmt::Write;
-use ziggurat_engine::command::{SegmentStat, Stats};
-use ziggurat_proto::counts::Snapshot;
-
-/// One number of a `T`: its name without the prefix, whether it only rises, its help, and how to read it.
-type Row<T> = (&'static str, bool, &'static str, fn(&T) -> u64);
-
-/// One number of a segment.
-type SegmentRow = (&'static str, &'static str, fn(&SegmentStat) -> u64);
+use ziggurat_engine::command::{Keep, SegmentStat, Stats};
+use ziggurat_proto::{
+    admin::{Kind, Row, Text},
+    counts::Snapshot,
+};
 
 const ROWS: &[Row<Stats>] = &[
     ("objects", false, "Readable objects.", |s| s.objects),
@@ -298,11 +294,29 @@ const SEED_ROWS: &[Row<SeedCounts>] = &[
     ),
 ];
 
-fn rows<T>(out: &mut String, rows: &[Row<T>], values: &T) {
-    for (name, rises, help, read) in rows {
-        let kind = if *rises { "counter" } else { "gauge" };
-        head(out, name, kind, help);
-        line(out, name, "", read(values));
+const SEGMENT_ROWS: &[Row<SegmentStat>] = &[
+    (
+        "segment_capacity_bytes",
+        false,
+        "Bytes of a segment.",
+        |s| s.capacity.0,
+    ),
+    ("segment_used_bytes", false, "Bytes of it in use.", |s| {
+        s.used.0
+    }),
+    (
+        "segment_largest_free_bytes",
+        false,
+        "Its longest free extent.",
+        |s| s.largest_free.0,
+    ),
+];
+
+/// What a segment is on, as a label.
+fn tier(segment: &SegmentStat) -> &'static str {
+    match segment.keep {
+        Keep::Delegated => "dram",
+        Keep::Owned { .. } => "ssd",
     }
 }
 
@@ -314,73 +328,37 @@ pub fn text(
     calls: &Snapshot,
     seed: &SeedCounts,
 ) -> String {
-    let mut out = String::new();
-    rows(&mut out, ROWS, stats);
-    rows(&mut out, SEED_ROWS, seed);
-    let gauges: [SegmentRow; 3] = [
-        ("segment_capacity_bytes", "Bytes of a segment.", |s| {
-            s.capacity.0
-        }),
-        ("segment_used_bytes", "Bytes of it in use.", |s| s.used.0),
-        (
-            "segment_largest_free_bytes",
-            "Its longest free extent.",
-            |s| s.largest_free.0,
-        ),
-    ];
-    for (name, help, read) in gauges {
-        head(&mut out, name, "gauge", help);
-        for segment in segments {
-            let label = format!("{{segment=\"{}\"}}", segment.name.escape_default());
-            line(&mut out, name, &label, read(segment));
-        }
-    }
+    let mut out = Text::new("ziggurat_master");
+    out.rows(ROWS, &[(&[], stats)]);
+    out.rows(SEED_ROWS, &[(&[], seed)]);
+    let labels: Vec<_> = segments
+        .iter()
+        .map(|segment| [("segment", &*segment.name), ("tier", tier(segment))])
+        .collect();
+    let labelled: Vec<_> = labels.iter().map(|l| &l[..]).zip(segments).collect();
+    out.rows(SEGMENT_ROWS, &labelled);
     call_text(&mut out, calls);
-    out
+    out.finish()
 }
 
-fn call_text(out: &mut String, calls: &Snapshot) {
-    head(out, "calls_total", "counter", "Calls by kind and outcome.");
+fn call_text(out: &mut Text, calls: &Snapshot) {
+    out.head("calls_total", Kind::Counter, "Calls by kind and outcome.");
     for call in &calls.calls {
-        let kind = call.kind.label();
-        line(
-            out,
-            "calls_total",
-            &format!("{{op=\"{kind}\",outcome=\"ok\"}}"),
-            call.count.saturating_sub(call.failed),
-        );
-        line(
-            out,
-            "calls_total",
-            &format!("{{op=\"{kind}\",outcome=\"error\"}}"),
-            call.failed,
-        );
+        let succeeded = call.count.saturating_sub(call.failed);
+        for (outcome, count) in [("ok", succeeded), ("error", call.failed)] {
+            let labels = [("op", call.kind.label()), ("outcome", outcome)];
+            out.line("calls_total", &labels, count);
+        }
     }
-    head(
-        out,
+    out.head(
         "connections_closed_total",
-        "counter",
+        Kind::Counter,
         "Connections that were closed for a reason.",
     );
     for (reason, count) in &calls.closed {
-        line(
-            out,
-            "connections_closed_total",
-            &format!("{{reason=\"{}\"}}", reason.label()),
-            *count,
-        );
+        let labels = [("reason", reason.label())];
+        out.line("connections_closed_total", &labels, *count);
     }
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let _into_memory = writeln!(
-        out,
-        "# HELP ziggurat_master_{name} {help}\n# TYPE ziggurat_master_{name} {kind}"
-    );
-}
-
-fn line(out: &mut String, name: &str, labels: &str, value: u64) {
-    let _into_memory = writeln!(out, "ziggurat_master_{name}{labels} {value}");
 }
 
 /// A few lines for people, for `/metrics/summary`.
@@ -389,11 +367,14 @@ pub fn summary(stats: &Stats) -> String {
     use ziggurat_base::ByteCount;
     let share = |part: u64, whole: u64| part as f64 * 100.0 / whole.max(1) as f64;
     format!(
-        "objects {} | memory {} of {} ({:.1} %) | segments {} | members {} | locate hits {:.1} % | evicted {} | open writes {}\n",
+        "objects {} | memory {} of {} ({:.1} %) | ssd {} of {} | segments {} | members {} | locate hits {:.1} % | \
+         evicted {} | open writes {}\n",
         stats.objects,
         ByteCount(stats.used),
         ByteCount(stats.capacity),
         share(stats.used, stats.capacity),
+        ByteCount(stats.owned_used),
+        ByteCount(stats.owned_capacity),
         stats.segments,
         stats.members,
         share(stats.locate_hits, stats.locate_hits + stats.locate_misses),

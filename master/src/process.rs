@@ -1,12 +1,16 @@
 //! The master as a process owns it: start it, ask it, stop it.
 
-use crate::{EraStore, Partition, Seed, admin};
+use crate::{EraStore, Partition, Seed, admin::View};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet, time::sleep};
-use tracing::info;
-use ziggurat_base::{Clock, Code, Error, Result};
+use tracing::{error, info};
+use ziggurat_base::{Clock, Result};
 use ziggurat_engine::catalog::Config;
-use ziggurat_proto::{Service, counts::Counts};
+use ziggurat_proto::{
+    Service,
+    admin::{self, Board, Part, bind},
+    counts::Counts,
+};
 
 /// What a master should be.
 #[derive(Clone)]
@@ -30,22 +34,9 @@ pub struct Master {
     counts: Arc<Counts>,
     address: SocketAddr,
     admin: Option<SocketAddr>,
+    board: Arc<Board>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
-}
-
-async fn bind(address: SocketAddr, what: &str) -> Result<(TcpListener, SocketAddr)> {
-    let failed = |error: std::io::Error| {
-        Error::new(
-            Code::ConfigInvalid,
-            format!(
-                "cannot listen on {address} ({what}): {error}; choose another port or stop its owner"
-            ),
-        )
-    };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
 }
 
 impl Master {
@@ -74,16 +65,14 @@ impl Master {
         };
         tasks.spawn(service.serve(listener, until(stopped.clone())));
         tasks.spawn(keep_time(partition.clone(), stopped.clone()));
+        let board = Arc::new(Board::default());
+        board.add(Arc::new(View {
+            partition: partition.clone(),
+            seed,
+            counts: counts.clone(),
+        }));
         let admin = admin.map(|(listener, address)| {
-            tasks.spawn(admin::serve(
-                listener,
-                admin::Shared {
-                    partition: partition.clone(),
-                    seed,
-                    counts: counts.clone(),
-                },
-                until(stopped),
-            ));
+            tasks.spawn(show(listener, board.clone(), stopped));
             address
         });
         info!(%address, admin = ?admin, era = partition.era().0, "the master serves");
@@ -92,9 +81,15 @@ impl Master {
             counts,
             address,
             admin,
+            board,
             stop,
             tasks,
         })
+    }
+
+    /// Shows another part of this process beside the master over HTTP.
+    pub fn show_beside(&self, part: Arc<dyn Part>) {
+        self.board.add(part);
     }
 
     /// Its partition.
@@ -130,6 +125,12 @@ impl Master {
 
 async fn until(mut stopped: watch::Receiver<bool>) {
     let _ended_with_its_sender = stopped.wait_for(|stopped| *stopped).await;
+}
+
+async fn show(listener: TcpListener, board: Arc<Board>, stopped: watch::Receiver<bool>) {
+    if let Err(failure) = admin::serve(listener, board, until(stopped)).await {
+        error!(%failure, "the admin server has ended");
+    }
 }
 
 /// Moves what time alone moves when nobody calls.

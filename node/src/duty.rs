@@ -72,6 +72,8 @@ pub(crate) struct Post {
     pub(crate) mounted: bool,
     /// The master will not have it; another try would not help.
     pub(crate) refused: Option<Error>,
+    /// The master has it as a member and answers.
+    pub(crate) in_touch: bool,
     /// What kept it from the master last.
     pub(crate) trouble: Option<Error>,
 }
@@ -154,10 +156,14 @@ impl Duty {
                 End::Forgotten => {
                     warn!(master = %self.master, "the master does not know this node any more, joining anew");
                     self.joined = None;
+                    self.post.send_modify(|post| post.in_touch = false);
                 }
                 End::Lost(error) => {
                     warn!(master = %self.master, %error, "the master cannot be reached, trying again");
-                    self.post.send_modify(|post| post.trouble = Some(error));
+                    self.post.send_modify(|post| {
+                        post.in_touch = false;
+                        post.trouble = Some(error);
+                    });
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
@@ -178,6 +184,7 @@ impl Duty {
             }
             None => self.join(session).await?,
         };
+        self.post.send_modify(|post| post.in_touch = true);
         let pings = async {
             loop {
                 sleep(joined.time_to_live / PINGS).await;

@@ -10,6 +10,7 @@ mod inventory;
 
 use crate::{lender::Lender, signal::Signal};
 use copies::{COPIES, Copy};
+pub use feed::Offload;
 use feed::{Feed, Room, Turn};
 use futures_util::future::{Either, join_all, select, select_all};
 use inventory::{Disk, Judged, Memory};
@@ -169,6 +170,17 @@ impl Keeper {
     /// The tiers of its directories.
     pub fn tiers(&self) -> impl Iterator<Item = &Arc<SsdTier>> {
         self.directories.iter().map(|here| &here.directory.tier)
+    }
+
+    /// Its directories.
+    pub fn directories(&self) -> impl Iterator<Item = &Directory> {
+        self.directories.iter().map(|here| &here.directory)
+    }
+
+    /// What has become of the objects that were to be taken over.
+    #[must_use]
+    pub fn offload_counts(&self) -> Offload {
+        self.lock().counts()
     }
 
     /// The tier that a segment is.
@@ -470,7 +482,8 @@ impl Keeper {
             // What failed is told by the tier, as refused, once it is certain that no restart finds it.
             let answers = here.directory.tier.append(&mut items).await;
             here.log(&answers);
-            self.lock().end(&holdings, self.lender.member() == member);
+            let is_same = self.lender.member() == member;
+            self.lock().end(&holdings, &answers, is_same);
             self.work.raise();
             self.duties.raise();
         }
@@ -499,17 +512,20 @@ impl Keeper {
         loop {
             let holdings = self.work.until(|| self.lock().load_turned_away()).await;
             let member = self.lender.member();
+            let refusal = Error::new(
+                Code::UnableOffloading,
+                "more comes than the write budget allows: raise ssd-write-budget, or put less",
+            );
+            let answers = vec![Err(refusal); holdings.len()];
             if let Some(here) = self.directories.first() {
                 for holding in &holdings {
                     let (ticket, names) = (holding.version.ticket, names(holding));
                     here.directory.tier.turn_away(ticket, &names).await;
                 }
-                here.log(&[Err(Error::new(
-                    Code::UnableOffloading,
-                    "more comes than the write budget allows: raise ssd-write-budget, or put less",
-                ))]);
+                here.log(&answers);
             }
-            self.lock().end(&holdings, self.lender.member() == member);
+            let is_same = self.lender.member() == member;
+            self.lock().end(&holdings, &answers, is_same);
             self.work.raise();
             self.duties.raise();
         }

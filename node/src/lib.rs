@@ -13,14 +13,16 @@ pub mod node;
 pub mod offline;
 pub mod ssd;
 
+mod admin;
 mod clock;
 mod duty;
 mod fetch;
 mod foreign;
+mod metrics;
 mod signal;
 
 pub use host::NodeHost;
-pub use keeper::{Directory, Keeper};
+pub use keeper::{Directory, Keeper, Offload};
 pub use lender::Lender;
 pub use memory::MemoryOptions;
 pub use node::{Node, NodeOptions};

@@ -1,6 +1,7 @@
 //! The node as a process owns it: start it, ask it, stop it.
 
 use crate::{
+    admin::{Facts, View},
     clock::Uptime,
     duty::{Duty, Post},
     host::NodeHost,
@@ -10,12 +11,16 @@ use crate::{
 };
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
+    net::TcpListener,
     sync::{oneshot, watch},
     task::JoinHandle,
 };
-use tracing::warn;
+use tracing::{error, info, warn};
 use ziggurat_base::{Clock, Code, Error, MemberId, Result};
-use ziggurat_proto::SessionOptions;
+use ziggurat_proto::{
+    SessionOptions,
+    admin::{self, Board, Part, bind},
+};
 use ziggurat_tiers::dram::DramTier;
 use ziggurat_transport::server::{Limits, Server};
 
@@ -29,6 +34,8 @@ pub struct NodeOptions {
     pub master: String,
     /// Where to serve data; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where people and their monitors reach it over HTTP; `None` for nowhere.
+    pub admin: Option<SocketAddr>,
     /// Where clients reach this node, `host:port`; the listening address when `None`.
     pub advertise: Option<String>,
     /// Name of the segments, unique in the cluster; a number is appended when there are several.
@@ -54,12 +61,15 @@ pub struct Node {
     keeper: Arc<Keeper>,
     server: Server,
     bound: SocketAddr,
+    admin: Option<SocketAddr>,
+    view: Arc<View>,
     address: String,
     post: watch::Receiver<Post>,
     stop: Option<oneshot::Sender<Duration>>,
     duty: JoinHandle<()>,
     serving: JoinHandle<()>,
     keeping: JoinHandle<()>,
+    showing: Option<JoinHandle<()>>,
 }
 
 impl Drop for Node {
@@ -67,6 +77,9 @@ impl Drop for Node {
         self.duty.abort();
         self.serving.abort();
         self.keeping.abort();
+        if let Some(showing) = &self.showing {
+            showing.abort();
+        }
     }
 }
 
@@ -88,19 +101,17 @@ impl Node {
             .enumerate()
             .map(|(n, region)| (name(n as u16).into(), region))
             .collect();
-        let listener = options.limits.socket.listen(options.listen)?;
-        let bound = listener.local_addr().map_err(|error| {
-            Error::new(
-                Code::Internal,
-                format!("the listening socket has no address: {error}"),
-            )
-        })?;
+        let admin = match options.admin {
+            Some(address) => Some(bind(address, "node-admin-address").await?),
+            None => None,
+        };
+        let (listener, bound) = listen(&options)?;
         let address = options
             .advertise
             .clone()
             .unwrap_or_else(|| bound.to_string());
         let tier = Arc::new(DramTier::with_tokens(MemberId(0), Arc::new(Uptime::new())));
-        let (keeper, keeping) = keep(&options, &tier).await?;
+        let (keeper, facts, keeping) = keep(&options, &tier).await?;
         let host = NodeHost::new(tier.clone(), keeper.clone());
         let server = Server::new(Arc::new(host), options.limits.clone());
         let serving = {
@@ -117,17 +128,29 @@ impl Node {
             named,
             posted,
         );
+        let view = Arc::new(View {
+            tier: tier.clone(),
+            keeper: keeper.clone(),
+            server: server.clone(),
+            post: post.clone(),
+            segments: (0..options.memory.segments).map(name).collect(),
+            facts,
+        });
+        let (admin, showing) = show(admin, &view).unzip();
         let node = Self {
             tier,
             keeper,
             server,
             bound,
+            admin,
+            view,
             address,
             post: post.clone(),
             stop: Some(stop),
             duty: tokio::spawn(duty.run(stopped)),
             serving,
             keeping,
+            showing,
         };
         node.mounted(post, &options).await
     }
@@ -179,6 +202,18 @@ impl Node {
         self.bound
     }
 
+    /// Where its HTTP is.
+    #[must_use]
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// What it shows over HTTP, for an endpoint that its process has already.
+    #[must_use]
+    pub fn part(&self) -> Arc<dyn Part> {
+        self.view.clone()
+    }
+
     /// Its incarnation as the master knows it now.
     #[must_use]
     pub fn member(&self) -> MemberId {
@@ -211,6 +246,18 @@ impl Node {
     }
 }
 
+/// Listens for data requests; where that is, with the port that port 0 became.
+fn listen(options: &NodeOptions) -> Result<(TcpListener, SocketAddr)> {
+    let listener = options.limits.socket.listen(options.listen)?;
+    let bound = listener.local_addr().map_err(|error| {
+        Error::new(
+            Code::Internal,
+            format!("the listening socket has no address: {error}"),
+        )
+    })?;
+    Ok((listener, bound))
+}
+
 /// Opens the SSD directories on a thread that may block: recovery reads what is there.
 async fn open_ssd(options: &NodeOptions, clock: &Arc<dyn Clock>) -> Result<Vec<Opened>> {
     let (ssd, clock) = (options.ssd.clone(), Arc::clone(clock));
@@ -228,15 +275,34 @@ async fn open_ssd(options: &NodeOptions, clock: &Arc<dyn Clock>) -> Result<Vec<O
 async fn keep(
     options: &NodeOptions,
     tier: &Arc<DramTier>,
-) -> Result<(Arc<Keeper>, JoinHandle<()>)> {
+) -> Result<(Arc<Keeper>, Vec<Facts>, JoinHandle<()>)> {
     let clock: Arc<dyn Clock> = Arc::new(Uptime::new());
     let opened = open_ssd(options, &clock).await?;
     let directories = opened.iter().map(|one| one.directory.clone()).collect();
+    let facts = opened.iter().map(Facts::of).collect();
     let keeper = Arc::new(Keeper::new(tier.clone(), directories, options.eager));
     let working = keeper.clone();
     let keeping = tokio::spawn(async move {
         working.work(&*clock).await;
         drop(opened);
     });
-    Ok((keeper, keeping))
+    Ok((keeper, facts, keeping))
+}
+
+/// Serves HTTP about a node, where it is to be served.
+fn show(
+    admin: Option<(TcpListener, SocketAddr)>,
+    view: &Arc<View>,
+) -> Option<(SocketAddr, JoinHandle<()>)> {
+    let (listener, address) = admin?;
+    let board = Arc::new(Board::default());
+    board.add(view.clone());
+    info!(%address, "health and metrics are served");
+    let showing = tokio::spawn(async move {
+        let serving = admin::serve(listener, board, std::future::pending());
+        if let Err(failure) = serving.await {
+            error!(%failure, "the admin server has ended");
+        }
+    });
+    Some((address, showing))
 }

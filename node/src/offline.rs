@@ -130,7 +130,7 @@ pub fn gc(path: &Path, clock: &Arc<dyn Clock>) -> Result<Cleared> {
     Ok(Cleared {
         before,
         after: tier.stats(),
-        remarks: opened.remarks.clone(),
+        remarks: opened.found.remarks.clone(),
     })
 }
 

@@ -13,7 +13,9 @@ use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Clock, Code, DirectoryId, Error, Result};
 use ziggurat_engine::evict::PolicyKind;
 use ziggurat_io::{Pool, Report, Space, open::Options as DiskOptions};
-use ziggurat_tiers::ssd::{Durability, Options as TierOptions, Packing, SsdTier, WriteBudget};
+use ziggurat_tiers::ssd::{
+    Durability, Options as TierOptions, Packing, Recovered, SsdTier, WriteBudget,
+};
 
 /// The name of the file that tells two processes apart.
 pub(crate) const LOCK: &str = "lock";
@@ -143,10 +145,10 @@ impl Default for SsdOptions {
 pub struct Opened {
     /// What a keeper serves.
     pub directory: Directory,
-    /// Records that were found in it.
-    pub recovered: u64,
-    /// What was odd, a line each.
-    pub remarks: Vec<String>,
+    /// What drives it, and why nothing better.
+    pub engine: Report,
+    /// What was found in it.
+    pub found: Recovered,
     _lock: File,
 }
 
@@ -223,21 +225,21 @@ impl SsdOptions {
             ..TierOptions::default()
         };
         let open = SsdTier::open(disk, Arc::clone(clock), options, fresh()?);
-        let (tier, recovered) = pollster::block_on(open)?;
-        for remark in &recovered.remarks {
+        let (tier, found) = pollster::block_on(open)?;
+        for remark in &found.remarks {
             warn!(path = %ssd.path.display(), remark, "something is wrong with the SSD directory");
         }
         info!(
             path = %ssd.path.display(), directory = %tier.directory(), %capacity, engine = %report,
-            records = recovered.records, torn = recovered.torn, "the SSD directory is open"
+            records = found.records, torn = found.torn, "the SSD directory is open"
         );
         Ok(Opened {
             directory: Directory {
                 name,
                 tier: Arc::new(tier),
             },
-            recovered: recovered.records,
-            remarks: recovered.remarks,
+            engine: report,
+            found,
             _lock: lock,
         })
     }

@@ -4,11 +4,12 @@
 //! * [`server`]: the other end, for whatever implements [`Partition`].
 //! * [`hello`]: who speaks which version. [`order`]: commands to nodes beyond the engine's effects.
 //! * [`seed`]: the seed's gRPC service for foreign clients, over a [`SeedBackend`].
-//! * [`counts`]: what a server counts.
+//! * [`counts`]: what a server counts. [`admin`]: HTTP for people and their monitors.
 //!
 //! The schema is ziggurat.proto; frames are `ziggurat_base::frame`. docs/adr/0004-hot-stream.md says why not gRPC.
 #![forbid(unsafe_code)]
 
+pub mod admin;
 mod convert;
 pub mod counts;
 mod frames;

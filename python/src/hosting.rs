@@ -97,6 +97,7 @@ impl Node {
             master,
             listen: address(listen)?,
             advertise,
+            admin: None,
             segment_name: name.unwrap_or_else(unique_name),
             memory: MemoryOptions {
                 dram: dram.count()?,

@@ -29,7 +29,9 @@ pub use clock::SystemClock;
 pub use open::{ConnectOptions, OpenOptions, Store};
 pub use serve::{ServeOptions, Served};
 pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOptions};
-pub use ziggurat_engine::command::{Force, Prefetched, Priority, Recency};
+pub use ziggurat_engine::command::{
+    Force, Keep, Prefetched, Priority, Recency, SegmentStat, Stats,
+};
 pub use ziggurat_engine::{
     canary::BUILT_IN as CANARIES_BUILT_IN,
     catalog::{Config as CatalogConfig, OffloadMode, PromotionMode},

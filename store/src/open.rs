@@ -260,8 +260,10 @@ pub struct SsdStats {
 fn add(sum: TierStats, one: TierStats) -> TierStats {
     TierStats {
         records: sum.records + one.records,
+        logical_bytes: sum.logical_bytes + one.logical_bytes,
         live_bytes: sum.live_bytes + one.live_bytes,
         file_bytes: sum.file_bytes + one.file_bytes,
+        unwritten_bytes: sum.unwritten_bytes + one.unwritten_bytes,
         capacity: sum.capacity + one.capacity,
         files: sum.files + one.files,
         index_bytes: sum.index_bytes + one.index_bytes,
@@ -275,6 +277,7 @@ fn add(sum: TierStats, one: TierStats) -> TierStats {
         reads: sum.reads + one.reads,
         read_bytes: sum.read_bytes + one.read_bytes,
         rotten: sum.rotten + one.rotten,
+        mismatched: sum.mismatched + one.mismatched,
         evicted: sum.evicted + one.evicted,
         discarded: sum.discarded + one.discarded,
         write_errors: sum.write_errors + one.write_errors,

@@ -5,7 +5,7 @@ use ziggurat_base::Result;
 use ziggurat_master::{Master, MasterOptions};
 use ziggurat_node::{Node, NodeOptions, SsdPath};
 
-/// Both halves; the node's master is filled in.
+/// Both halves; the node's master is filled in. The master's HTTP shows the node too, so the node needs none of its own.
 #[derive(Clone)]
 pub struct ServeOptions {
     /// The master.
@@ -39,6 +39,7 @@ impl Served {
         // The memory ends with the master.
         node.memory.reoffer = false;
         let node = Node::start(node).await?;
+        master.show_beside(node.part());
         Ok(Self { master, node })
     }
 

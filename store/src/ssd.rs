@@ -81,7 +81,7 @@ impl Background {
         })?;
         Ok(Self {
             keeper,
-            recovered: opened.iter().map(|one| one.recovered).sum(),
+            recovered: opened.iter().map(|one| one.found.records).sum(),
             stop,
             thread: Some(thread),
             _opened: opened,

@@ -27,6 +27,7 @@ fn node_options(master: &Master, name: &str) -> NodeOptions {
         master: master.address().to_string(),
         listen: ANY,
         advertise: None,
+        admin: None,
         segment_name: name.into(),
         memory: MemoryOptions {
             dram: ByteCount::mib(64),

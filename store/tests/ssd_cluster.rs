@@ -37,6 +37,7 @@ async fn node(master: &Master, name: &str, dram: u64, ssd: Option<&Path>) -> Nod
         master: master.address().to_string(),
         listen: ANY,
         advertise: None,
+        admin: None,
         segment_name: name.into(),
         memory: MemoryOptions {
             dram: ByteCount::mib(dram),

@@ -172,10 +172,14 @@ pub enum News {
 pub struct Stats {
     /// Records held.
     pub records: u64,
+    /// Bytes of their payloads as they came.
+    pub logical_bytes: u64,
     /// Bytes of their payloads on disk.
     pub live_bytes: u64,
     /// Bytes of all files.
     pub file_bytes: u64,
+    /// Bytes of them that wait to be written: the rest of the file that takes batches.
+    pub unwritten_bytes: u64,
     /// Bytes that the files may take.
     pub capacity: u64,
     /// Log files.
@@ -202,6 +206,8 @@ pub struct Stats {
     pub read_bytes: u64,
     /// Records dropped because their bytes could not be read or not be proved.
     pub rotten: u64,
+    /// How often bytes on disk did not have their sum.
+    pub mismatched: u64,
     /// Records evicted.
     pub evicted: u64,
     /// Records dropped on request.
@@ -222,6 +228,13 @@ impl Stats {
             return 0.0;
         }
         self.device_bytes as f64 / self.written_bytes as f64
+    }
+
+    /// Bytes of files that are neither a payload that lives nor waiting to be written: the dead, headers, padding.
+    #[must_use]
+    pub fn dead_bytes(&self) -> u64 {
+        let used = self.live_bytes + self.unwritten_bytes;
+        self.file_bytes.saturating_sub(used)
     }
 
     /// Bytes written to disk for each read that was answered: what a hit costs the drive; 0 before the first.
@@ -444,8 +457,11 @@ impl SsdTier {
         let governor = self.governor.as_ref();
         let budget = governor.map(|governor| governor.stats(self.clock.now()));
         let state = self.lock();
+        let rest = |open: &Open| open.file.file.len().saturating_sub(open.end);
         Stats {
             records: state.holdings.count(),
+            logical_bytes: state.holdings.logical_bytes(),
+            unwritten_bytes: state.open.as_ref().map_or(0, rest),
             live_bytes: state.holdings.live_bytes(),
             file_bytes: state.holdings.file_bytes(),
             capacity: self.options.capacity.0,

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::Answer,
-    config::{Config, Flags, ForMaster, ForNode, ForServe, Selection, Settings},
+    config::{Beside, Config, Flags, ForMaster, ForNode, ForServe, Selection, Settings},
     logging::{self, Lines},
     screen::{Form, Screen},
 };
@@ -42,6 +42,8 @@ pub(crate) struct MasterArguments {
 }
 
 /// Run a node: give memory to a cluster and serve it
+///
+/// Serves clients on data-address, and /health, /metrics and /metrics/summary on node-admin-address.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NODE_EXAMPLES)]
 pub(crate) struct NodeArguments {
@@ -50,6 +52,8 @@ pub(crate) struct NodeArguments {
 }
 
 /// Run master and node in one process, for one machine
+///
+/// /health, /metrics and /metrics/summary of both are on admin-address.
 #[derive(Debug, clap::Args)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct ServeArguments {
@@ -151,17 +155,22 @@ pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Ans
 pub(crate) fn node(arguments: &NodeArguments, screen: &Screen) -> Result<Answer> {
     let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
-        let options = settings.node.options(&settings.cluster, None);
+        let options = settings
+            .node
+            .options(&settings.cluster, Beside::Nothing(&settings.watch));
         let name = options.segment_name.clone();
         let node = Node::start(options).await?;
+        let admin = node.admin().map(|admin| admin.to_string());
         let text = format!(
-            "node {name} on {}, {} of memory",
+            "node {name} on {}, http on {}, {} of memory",
             node.address(),
+            admin.as_deref().unwrap_or("nowhere"),
             settings.node.dram
         );
         let json = json!({
             "data_address": node.address(),
             "listen_address": node.listens_on().to_string(),
+            "admin_address": admin,
             "segment_name": name,
             "member": node.member().0,
         });
@@ -181,7 +190,7 @@ pub(crate) fn serve(arguments: &ServeArguments, screen: &Screen) -> Result<Answe
                 .options(&settings.partition, Some(&settings.node)),
             node: settings
                 .node
-                .options(&settings.cluster, Some(&settings.partition)),
+                .options(&settings.cluster, Beside::Partition(&settings.partition)),
         };
         let served = Served::start(options).await?;
         let (rpc, data) = (

@@ -28,11 +28,11 @@ macro_rules! selections {
 
 selections! {
     /// Every group: for commands that are about the settings themselves.
-    Everything = "partition" "cluster" "master" "node" "client";
+    Everything = "partition" "cluster" "master" "node" "watch" "client";
     /// What a master reads.
     ForMaster = "partition" "master";
     /// What a node reads.
-    ForNode = "cluster" "node";
+    ForNode = "cluster" "node" "watch";
     /// What master and node in one process read.
     ForServe = "partition" "master" "node";
     /// What commands that act on keys read.

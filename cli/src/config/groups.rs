@@ -3,7 +3,8 @@
 use super::{
     address::Address,
     bounds::Bounds,
-    flags::{ForServe, Selection},
+    flags::{ForNode, ForServe, Selection},
+    listener::Listener,
     ratio::Ratio,
     resolve::Resolver,
     setting::{Group, Setting, settings},
@@ -121,6 +122,11 @@ settings! {
         /// How long a node that is told to stop keeps its objects readable.
         unmount_grace: Duration = Duration::from_secs(10), in Duration::ZERO..=HOUR;
     }
+    /// A node as a process of its own: its HTTP. Read by `node`; `serve` shows its node on `admin-address`.
+    watch: Watch {
+        /// Where health and metrics of the node are served over HTTP, or off for nowhere.
+        node_admin_address: Listener = Listener::At(local(9004));
+    }
     /// A client. Read by the commands that act on keys.
     client: Client {
         /// Whose objects.
@@ -157,7 +163,25 @@ impl Settings {
         }
         // Each may listen where it likes unless they are one process.
         if groups == ForServe::GROUPS {
-            self.check_listeners(resolver);
+            Self::check_listeners(
+                resolver,
+                &[
+                    ("rpc-address", self.master.rpc_address),
+                    ("admin-address", self.master.admin_address),
+                    ("data-address", self.node.data_address),
+                ],
+            );
+        }
+        if groups == ForNode::GROUPS
+            && let Some(admin) = self.watch.node_admin_address.address()
+        {
+            Self::check_listeners(
+                resolver,
+                &[
+                    ("data-address", self.node.data_address),
+                    ("node-admin-address", admin),
+                ],
+            );
         }
     }
 
@@ -193,12 +217,7 @@ impl Settings {
         }
     }
 
-    fn check_listeners(&self, resolver: &mut Resolver<'_>) {
-        let listeners = [
-            ("rpc-address", self.master.rpc_address),
-            ("admin-address", self.master.admin_address),
-            ("data-address", self.node.data_address),
-        ];
+    fn check_listeners(resolver: &mut Resolver<'_>, listeners: &[(&str, SocketAddr)]) {
         for (index, (name, address)) in listeners.iter().enumerate() {
             let mut before = listeners[..index].iter();
             let other = before.find(|(_, taken)| taken == address);

@@ -1,12 +1,21 @@
 //! Settings as the library takes them.
 
-use super::groups::{Client, Cluster, Master, Node, Partition};
+use super::groups::{Client, Cluster, Master, Node, Partition, Watch};
 use std::sync::Arc;
 use ziggurat_base::memory::Pages;
 use ziggurat_store::{
     CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode, Packing,
     SsdOptions, SsdPath, SystemClock,
 };
+
+/// What else is in the process of a node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Beside<'a> {
+    /// The partition, whose process shows the node as well.
+    Partition(&'a Partition),
+    /// Nothing.
+    Nothing(&'a Watch),
+}
 
 impl Partition {
     fn catalog(&self) -> CatalogConfig {
@@ -47,11 +56,16 @@ impl Master {
 }
 
 impl Node {
-    /// A node of this cluster.
-    pub(crate) fn options(&self, cluster: &Cluster, partition: Option<&Partition>) -> NodeOptions {
+    /// A node of this cluster: beside its partition in one process, or watched by itself.
+    pub(crate) fn options(&self, cluster: &Cluster, beside: Beside<'_>) -> NodeOptions {
+        let (partition, admin) = match beside {
+            Beside::Partition(partition) => (Some(partition), None),
+            Beside::Nothing(watch) => (None, watch.node_admin_address.address()),
+        };
         NodeOptions {
             master: cluster.master_address.to_string(),
             listen: self.data_address,
+            admin,
             advertise: self.advertise_address.as_ref().map(ToString::to_string),
             segment_name: self.segment_name.clone().unwrap_or_else(|| self.own_name()),
             memory: self.memory(),

@@ -1,6 +1,6 @@
 //! The types of settings: how each is read from text and written so that it reads back the same.
 
-use super::{address::Address, ratio::Ratio, ssd::SsdList};
+use super::{address::Address, listener::Listener, ratio::Ratio, ssd::SsdList};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
 use ziggurat_store::{
@@ -144,6 +144,7 @@ plain! {
     Ratio, "RATIO", str::parse;
     Address, "HOST:PORT", str::parse;
     SocketAddr, "IP:PORT", listener;
+    Listener, "IP:PORT|off", str::parse;
     PolicyKind, "lru|fifo|s3_fifo", coded;
     PlacementKind, "random|free_ratio_first", coded;
     SsdList, "DIR[:SIZE][,DIR…]", coded;

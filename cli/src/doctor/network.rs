@@ -34,23 +34,15 @@ pub(super) fn congestion_control(machine: &Machine) -> Check {
 
 /// Whether the ports are free that servers of this configuration would take.
 pub(super) fn ports(settings: &Settings) -> Vec<Check> {
-    let listeners = [
-        (
-            "port of the master",
-            "rpc-address",
-            settings.master.rpc_address,
-        ),
-        (
-            "port of HTTP",
-            "admin-address",
-            settings.master.admin_address,
-        ),
-        (
-            "port of the node",
-            "data-address",
-            settings.node.data_address,
-        ),
+    let (master, node) = (&settings.master, &settings.node);
+    let mut listeners = vec![
+        ("port of the master", "rpc-address", master.rpc_address),
+        ("port of HTTP", "admin-address", master.admin_address),
+        ("port of the node", "data-address", node.data_address),
     ];
+    if let Some(admin) = settings.watch.node_admin_address.address() {
+        listeners.push(("port of the node's HTTP", "node-admin-address", admin));
+    }
     let check = |(name, setting, address): (_, &str, SocketAddr)| match TcpListener::bind(address) {
         Ok(_) => Check::ok(name, format!("{address} is free")),
         Err(error) => Check::warn(

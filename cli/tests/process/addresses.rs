@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Where each server listens.
 const LISTENERS: [(&str, &[&str]); 3] = [
     ("master", &["--rpc-address", "--admin-address"]),
-    ("node", &["--data-address"]),
+    ("node", &["--data-address", "--node-admin-address"]),
     (
         "serve",
         &["--rpc-address", "--admin-address", "--data-address"],
@@ -54,7 +54,8 @@ fn port_0_becomes_a_free_port_that_is_told_and_advertised() {
     let address = master.address("rpc_address");
     let node = |advertise: &[&str]| {
         let arguments = ["node", "--dram=16MiB", "--unmount-grace=0s"];
-        let at = ["--data-address", ANY, "--master", address];
+        let off = ["--node-admin-address", "off"];
+        let at = ["--data-address", ANY, "--master", address, off[0], off[1]];
         Server::start(&[&arguments[..], &at, advertise].concat())
     };
     let plain = node(&[]);
@@ -163,6 +164,8 @@ fn a_node_that_looks_for_its_master_stops_when_it_is_told() {
         "--master",
         &address,
         "--data-address",
+        ANY,
+        "--node-admin-address",
         ANY,
     ])
     .stdout(Stdio::null())

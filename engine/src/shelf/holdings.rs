@@ -270,6 +270,7 @@ pub struct Holdings {
     table: HashTable<(u32, u32)>,
     tenants: Vec<Box<str>>,
     live_bytes: u64,
+    logical_bytes: u64,
 }
 
 fn hash(ticket: Ticket) -> u64 {
@@ -287,6 +288,12 @@ impl Holdings {
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         self.live_bytes
+    }
+
+    /// Bytes of their payloads as they came.
+    #[must_use]
+    pub fn logical_bytes(&self) -> u64 {
+        self.logical_bytes
     }
 
     /// Bytes of all files.
@@ -343,6 +350,7 @@ impl Holdings {
             }
         }
         self.live_bytes -= part.usage.live_bytes;
+        self.logical_bytes -= alive.iter().map(|held| held.len).sum::<u64>();
         alive
     }
 
@@ -403,6 +411,7 @@ impl Holdings {
         part.usage.live += 1;
         part.usage.live_bytes += held.stored_len;
         self.live_bytes += held.stored_len;
+        self.logical_bytes += held.len;
         if let Some(old) = self.point(held.ticket, (spot.file, index)) {
             self.bury(old);
         }
@@ -436,11 +445,12 @@ impl Holdings {
         let part = self.files.get_mut(&place.0).expect("a place is in a file");
         let slot = &mut part.slots[place.1 as usize];
         slot.bits &= !ALIVE;
-        let bytes = slot.stored_len.get();
+        let (len, bytes) = (slot.len.get(), slot.stored_len.get());
         part.usage.live -= 1;
         part.usage.dead += 1;
         part.usage.live_bytes -= bytes;
         self.live_bytes -= bytes;
+        self.logical_bytes -= len;
     }
 
     /// What is known of a version.
@@ -539,7 +549,7 @@ mod tests {
         Held {
             ticket: Ticket(ticket),
             len: ticket * 3,
-            stored_len: ticket * 3,
+            stored_len: ticket * 2,
             crc: Crc32(ticket as u32),
             spot: Spot {
                 file,
@@ -599,7 +609,7 @@ mod tests {
             .collect();
         assert_eq!(gone, [Ticket(8)]);
         assert_eq!(holdings.count(), 1);
-        assert_eq!(holdings.live_bytes(), 21);
+        assert_eq!((holdings.live_bytes(), holdings.logical_bytes()), (14, 21));
     }
 
     proptest! {
@@ -630,6 +640,7 @@ mod tests {
                 }
                 prop_assert_eq!(holdings.count(), model.len() as u64);
                 prop_assert_eq!(holdings.live_bytes(), model.values().map(|h| h.stored_len).sum::<u64>());
+                prop_assert_eq!(holdings.logical_bytes(), model.values().map(|h| h.len).sum::<u64>());
             }
             let mut walked = BTreeMap::new();
             let mut from = Some(Walk::default());

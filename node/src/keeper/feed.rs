@@ -3,7 +3,7 @@
 
 use super::copies::{Copies, Copy};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use ziggurat_base::{SegmentId, Ticket};
+use ziggurat_base::{Code, Result, SegmentId, Ticket};
 use ziggurat_engine::ledger::Holding;
 use ziggurat_tiers::ssd::{BATCH_BYTES, BATCH_OBJECTS};
 
@@ -34,6 +34,39 @@ pub(super) enum Turn {
     First,
     /// After the others.
     Last,
+}
+
+/// What has become of the objects that were to be taken over to SSD, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Objects that wait.
+    pub waiting: u64,
+    /// Bytes of them.
+    pub waiting_bytes: u64,
+    /// Objects that are being taken over.
+    pub under_way: u64,
+    /// Bytes of them.
+    pub under_way_bytes: u64,
+    /// Objects that were taken over.
+    pub done: u64,
+    /// Objects that left memory before it was their turn.
+    pub dropped: u64,
+    /// Objects that no directory took: for want of room, or of write budget.
+    pub refused: u64,
+    /// Objects that could not be written.
+    pub failed: u64,
+}
+
+impl Offload {
+    fn note(&mut self, answer: &Result<()>) {
+        let counter = match answer.as_ref().map_err(|error| error.code()) {
+            Ok(()) => &mut self.done,
+            Err(Code::ReplicaIsGone | Code::SegmentNotFound) => &mut self.dropped,
+            Err(Code::UnableOffloading) => &mut self.refused,
+            Err(_) => &mut self.failed,
+        };
+        *counter += 1;
+    }
 }
 
 #[derive(Debug)]
@@ -67,6 +100,8 @@ pub(super) struct Feed {
     pub(super) copies: Copies,
     /// What the owner is asked to forget, by directory, until that is acknowledged.
     pub(super) discards: VecDeque<(SegmentId, Vec<Ticket>)>,
+    /// What has become of objects; the rest of it is counted when somebody asks.
+    ends: Offload,
 }
 
 impl Feed {
@@ -132,9 +167,12 @@ impl Feed {
             }
             self.queue.pop_front();
             self.queued_bytes -= len;
-            if let Some(holding) = holding {
-                bytes += len;
-                self.begin(holding, &mut holdings);
+            match holding {
+                Some(holding) => {
+                    bytes += len;
+                    self.begin(holding, &mut holdings);
+                }
+                None => self.ends.dropped += 1,
             }
         }
         (!holdings.is_empty()).then_some(holdings)
@@ -159,10 +197,26 @@ impl Feed {
         holdings.push(holding);
     }
 
+    /// What has become of objects so far.
+    pub(super) fn counts(&self) -> Offload {
+        Offload {
+            waiting: (self.queue.len() + self.turned_away.len()) as u64,
+            waiting_bytes: self.queued_bytes,
+            under_way: self.under_way.len() as u64,
+            under_way_bytes: self.loaded_bytes,
+            ..self.ends
+        }
+    }
+
     /// An append has ended. When the memory became another member's meanwhile, some of it could not be read, and is to be taken
     /// over again.
-    pub(super) fn end(&mut self, holdings: &[Holding], is_same_member: bool) {
-        for holding in holdings {
+    pub(super) fn end(
+        &mut self,
+        holdings: &[Holding],
+        answers: &[Result<()>],
+        is_same_member: bool,
+    ) {
+        for (holding, answer) in holdings.iter().zip(answers) {
             let (ticket, len) = (holding.version.ticket, holding.len);
             self.under_way.remove(&ticket);
             self.loaded_bytes -= len;
@@ -170,6 +224,8 @@ impl Feed {
             if !is_same_member && self.held.contains_key(&ticket) {
                 self.queued_bytes += len;
                 self.queue.push_back(Queued { ticket, len });
+            } else {
+                self.ends.note(answer);
             }
         }
     }

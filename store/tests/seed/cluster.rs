@@ -85,6 +85,7 @@ impl Cluster {
             master: master.to_string(),
             listen: ANY,
             advertise: None,
+            admin: None,
             segment_name: name.into(),
             memory: MemoryOptions {
                 dram: ByteCount::mib(16),

@@ -168,6 +168,7 @@ async fn node(arguments: NodeArguments) -> Result<()> {
         eager: true,
         listen: arguments.listen,
         advertise: arguments.advertise,
+        admin: None,
         segment_name: arguments.name,
         memory: MemoryOptions {
             dram: ByteCount::mib(arguments.mib),

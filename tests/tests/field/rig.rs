@@ -62,6 +62,7 @@ impl Cluster {
                 master: cluster.master.address().to_string(),
                 listen: ANY,
                 advertise: None,
+                admin: None,
                 segment_name: format!("n{number}"),
                 memory: MemoryOptions {
                     dram: ByteCount::mib(mib),

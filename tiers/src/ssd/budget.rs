@@ -102,6 +102,8 @@ pub struct BudgetStats {
     pub used: u64,
     /// Batches, and files to be cleaned, that waited for it.
     pub waits: u64,
+    /// Bytes of the batches among them.
+    pub waited_bytes: u64,
     /// How long they waited, added up.
     pub waited: Duration,
     /// Objects that were refused because they would have waited for too long.
@@ -130,6 +132,7 @@ impl Add for BudgetStats {
             allowed: self.allowed + other.allowed,
             used: self.used + other.used,
             waits: self.waits + other.waits,
+            waited_bytes: self.waited_bytes + other.waited_bytes,
             waited: self.waited + other.waited,
             refused: self.refused + other.refused,
             uncopied: self.uncopied + other.uncopied,
@@ -204,7 +207,7 @@ impl Governor {
             return Err(wait);
         }
         bucket.take(bytes);
-        bucket.note_wait(wait);
+        bucket.note_wait(wait, bytes);
         Ok(wait)
     }
 
@@ -213,7 +216,7 @@ impl Governor {
         let mut bucket = self.at(now);
         let wait = self.debt(bucket.left + Parts::from(paid) * PARTS);
         if wait <= COPY_PATIENCE {
-            bucket.note_wait(wait);
+            bucket.note_wait(wait, 0);
         }
         wait
     }
@@ -267,8 +270,12 @@ impl Bucket {
         self.stats.used += bytes;
     }
 
-    fn note_wait(&mut self, wait: Duration) {
-        self.stats.waits += u64::from(!wait.is_zero());
+    fn note_wait(&mut self, wait: Duration, bytes: u64) {
+        if wait.is_zero() {
+            return;
+        }
+        self.stats.waits += 1;
+        self.stats.waited_bytes += bytes;
         self.stats.waited += wait;
     }
 }
@@ -444,6 +451,7 @@ mod tests {
         assert!(!governor.has_spare(later, 2001) && governor.has_spare(later, 2000));
         let stats = governor.stats(later);
         assert_eq!((stats.waits, stats.waited.as_secs()), (3, 14));
+        assert_eq!(stats.waited_bytes, 8001);
         assert_eq!((stats.used, stats.allowed), (67_000, 69_000));
         // No more is saved up than the burst, however long nothing comes.
         let much_later = later.after(seconds(86_400));

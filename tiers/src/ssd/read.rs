@@ -213,6 +213,9 @@ impl SsdTier {
         if !rotten {
             return Err(error);
         }
+        if error.code() == Code::ChecksumMismatch {
+            self.lock().stats.mismatched += 1;
+        }
         self.give_up_rotten(ticket).await;
         Err(Error::new(
             Code::ReplicaIsGone,

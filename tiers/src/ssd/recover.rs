@@ -24,6 +24,9 @@ use std::{
 use ziggurat_base::{Clock, Code, DirectoryId, Error, Result};
 use ziggurat_io::{Disk, FileStat};
 
+/// How the name of a file ends that was set aside.
+const ASIDE: &str = ".unreadable";
+
 /// What opening a directory found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -39,6 +42,8 @@ pub struct Recovered {
     pub torn: u64,
     /// Records that were proved by reading them.
     pub proved: u64,
+    /// Files that could not be read at all, now or at an earlier start, and wait for somebody to look at them.
+    pub set_aside: u64,
     /// What was left alone or given up, in words, a line each.
     pub remarks: Vec<String>,
 }
@@ -94,6 +99,8 @@ impl SsdTier {
             sealing: AsyncMutex::default(),
             readers: Readers::default(),
         };
+        let aside = names.iter().filter(|file| file.name.ends_with(ASIDE));
+        recovered.set_aside = aside.count() as u64;
         tier.recover(&names, found.doubtful, &mut recovered).await?;
         tier.seal_retired().await;
         Ok((tier, recovered))
@@ -216,9 +223,10 @@ impl SsdTier {
 
     /// A file cannot be read at all. As with a part of one, its records must not come back.
     async fn set_aside(&self, number: u32, error: &Error, recovered: &mut Recovered) -> Result<()> {
-        let (name, aside) = (file_name(number), format!("{number:08x}.unreadable"));
+        let (name, aside) = (file_name(number), format!("{number:08x}{ASIDE}"));
         self.disk.rename(&name, &aside).await?;
         self.disk.sync_names().await?;
+        recovered.set_aside += 1;
         recovered.remarks.push(format!(
             "{name} is given up and set aside as {aside}: {error}; look at the disk, then remove it"
         ));

@@ -226,6 +226,7 @@ fn node(master: String, name: String, dram: u64) -> NodeOptions {
         master,
         listen: ANY,
         advertise: None,
+        admin: None,
         segment_name: name,
         ssd: Default::default(),
         eager: true,
