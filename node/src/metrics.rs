@@ -127,6 +127,12 @@ const TIER: &[Row<Stats>] = &[
         "Bytes that the files of a directory may take.",
         |s| s.capacity,
     ),
+    (
+        "ssd_logical_cap_bytes",
+        false,
+        "Bytes of payload that a directory may hold; 0 without a cap.",
+        |s| s.logical_cap,
+    ),
     ("ssd_file_bytes", false, "Bytes that they take.", |s| {
         s.file_bytes
     }),

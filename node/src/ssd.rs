@@ -110,6 +110,8 @@ pub struct SsdOptions {
     pub directories: Vec<SsdPath>,
     /// Bytes of a log file.
     pub file_bytes: ByteCount,
+    /// The most payload, as it came, that each directory holds, whatever it takes on disk; without one as much as fits.
+    pub logical_cap: Option<ByteCount>,
     /// When a record counts as persistent.
     pub durability: Durability,
     /// Who leaves when a directory is full.
@@ -130,6 +132,7 @@ impl Default for SsdOptions {
         Self {
             directories: Vec::new(),
             file_bytes: tier.file_bytes,
+            logical_cap: tier.logical_cap,
             durability: tier.durability,
             policy: tier.policy,
             staging: ByteCount::mib(128),
@@ -217,6 +220,7 @@ impl SsdOptions {
         };
         let options = TierOptions {
             capacity,
+            logical_cap: self.logical_cap,
             file_bytes: self.file_bytes,
             durability: self.durability,
             policy: self.policy,

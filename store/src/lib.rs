@@ -46,6 +46,6 @@ pub use ziggurat_node::{
 };
 pub use ziggurat_proto::hello::VERSIONS;
 pub use ziggurat_tiers::ssd::{
-    BudgetStats, Codec, Durability, LEVEL_MAX, Packing, WriteBudget,
+    BudgetStats, Codec, Durability, LEVEL_MAX, LOGICAL_CAP_MIN, Packing, WriteBudget,
     offline::{Placed, Stored},
 };

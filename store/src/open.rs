@@ -265,6 +265,7 @@ fn add(sum: TierStats, one: TierStats) -> TierStats {
         file_bytes: sum.file_bytes + one.file_bytes,
         unwritten_bytes: sum.unwritten_bytes + one.unwritten_bytes,
         capacity: sum.capacity + one.capacity,
+        logical_cap: sum.logical_cap + one.logical_cap,
         files: sum.files + one.files,
         index_bytes: sum.index_bytes + one.index_bytes,
         written: sum.written + one.written,

@@ -10,6 +10,7 @@ pub mod offline;
 
 mod append;
 mod budget;
+mod cap;
 mod clean;
 mod logfile;
 mod pack;
@@ -21,6 +22,7 @@ mod tombs;
 
 pub use append::{BATCH_BYTES, BATCH_OBJECTS, Item, Source};
 pub use budget::{BURST, BudgetStats, PATIENCE, WriteBudget};
+pub use cap::LOGICAL_CAP_MIN;
 pub use format::codec::{Codec, LEVEL_MAX};
 pub use pack::{Packing, pays};
 pub use read::{Found, Wanted};
@@ -107,7 +109,9 @@ impl FromStr for Durability {
 pub struct Options {
     /// Bytes that the files may take.
     pub capacity: ByteCount,
-    /// Bytes of a log file. One that is larger than an eighth of the capacity is made smaller, so that there is always a
+    /// Bytes of payload, as it came, that may be held, whatever it takes on disk; without one as much as fits.
+    pub logical_cap: Option<ByteCount>,
+    /// Bytes of a log file. One that is larger than an eighth of the capacity or the cap is made smaller, so that there is always a
     /// file to write, one to clean, and some to keep.
     pub file_bytes: ByteCount,
     /// See [`Durability`].
@@ -126,6 +130,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             capacity: ByteCount::gib(1),
+            logical_cap: None,
             file_bytes: ByteCount::mib(256),
             durability: Durability::default(),
             policy: PolicyKind::default(),
@@ -182,6 +187,8 @@ pub struct Stats {
     pub unwritten_bytes: u64,
     /// Bytes that the files may take.
     pub capacity: u64,
+    /// Bytes of payload that may be held; 0 without a cap.
+    pub logical_cap: u64,
     /// Log files.
     pub files: u64,
     /// Bytes of the index in memory.
@@ -271,6 +278,8 @@ struct State {
     shadows: BTreeMap<Ticket, BTreeSet<u32>>,
     /// Versions that were discarded while they were being written: they do not become held.
     doomed: BTreeSet<Ticket>,
+    /// Bytes of payload that are being written for callers.
+    incoming: u64,
     next_file: u32,
     news: Vec<News>,
     /// Who waits for news.
@@ -465,6 +474,7 @@ impl SsdTier {
             live_bytes: state.holdings.live_bytes(),
             file_bytes: state.holdings.file_bytes(),
             capacity: self.options.capacity.0,
+            logical_cap: self.options.logical_cap.map_or(0, |cap| cap.0),
             files: state.files.len() as u64,
             index_bytes: state.holdings.memory().0,
             budget: budget.unwrap_or_default(),
@@ -476,7 +486,8 @@ impl SsdTier {
     /// Whether an object of this size could ever be held.
     #[must_use]
     pub fn could_hold(&self, len: u64) -> bool {
-        len < PAYLOAD_END && len.saturating_add(2 * self.file_bytes) <= self.options.capacity.0
+        let files = len.saturating_add(2 * self.file_bytes);
+        len < PAYLOAD_END && files <= self.options.capacity.0 && len <= self.logical_cap()
     }
 
     /// Refuses to write while the disk is full, except for one trial now and then.

@@ -1,6 +1,8 @@
 //! The SSD tier over a simulated disk: what is acknowledged survives, what is gone stays gone, and no byte is wrong.
 #![forbid(unsafe_code)]
 
+#[path = "ssd/cap.rs"]
+mod cap;
 #[path = "ssd/crash.rs"]
 mod crash;
 #[path = "ssd/format.rs"]

@@ -14,8 +14,9 @@ use super::{
 use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
-    AllocatorKind, CatalogConfig, Codec, ConnectOptions, Durability, LEVEL_MAX, OffloadMode,
-    OpenOptions, Patience, PlacementKind, PolicyKind, PromotionMode, SsdOptions, WriteBudget,
+    AllocatorKind, CatalogConfig, Codec, ConnectOptions, Durability, LEVEL_MAX, LOGICAL_CAP_MIN,
+    OffloadMode, OpenOptions, Patience, PlacementKind, PolicyKind, PromotionMode, SsdOptions,
+    WriteBudget,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -100,6 +101,9 @@ settings! {
         hosted_max: Option<ByteCount> = OpenOptions::default().memory.hosted_max;
         /// Directories on SSD below the memory; one without a size takes 90 % of what is free.
         ssd: Option<SsdList> = None;
+        /// The most payload that each SSD directory holds, counted as it came: less than its size bounds where it is compressed.
+        /// Who is to leave then is for ssd-policy to say. Without one as much as fits.
+        ssd_logical_cap: Option<ByteCount> = SsdOptions::default().logical_cap, in Some(LOGICAL_CAP_MIN)..;
         /// Who leaves when an SSD directory is full.
         ssd_policy: PolicyKind = SsdOptions::default().policy;
         /// When a record on SSD counts as persistent.

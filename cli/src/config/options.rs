@@ -85,6 +85,7 @@ impl Node {
                 .as_ref()
                 .map_or_else(Vec::new, |list| list.0.clone()),
             file_bytes: self.ssd_file_bytes,
+            logical_cap: self.ssd_logical_cap,
             durability: self.ssd_durability,
             policy: self.ssd_policy,
             staging: self.ssd_staging,

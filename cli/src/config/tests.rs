@@ -1,7 +1,7 @@
 //! File < environment < flag; all faults at once.
 
 use super::{
-    flags::{Everything, ForServe, Selection},
+    flags::{Everything, ForNode, ForServe, Selection},
     groups::Settings,
     layers::{Given, Layers, Origin},
     page,
@@ -204,6 +204,44 @@ fn values_that_contradict_each_other_are_named_both() {
     ] {
         assert!(error.what().contains(part), "{part:?} is not in {error}");
     }
+}
+
+#[test]
+fn a_cap_that_holds_nothing_is_refused_with_the_least() {
+    for bad in ["0", "1MiB"] {
+        let error = Case {
+            flags: &[("ssd-logical-cap", bad)],
+            ..Case::default()
+        }
+        .error();
+        let told = format!("{bad:?} is out of bounds: give at least 2MiB");
+        assert!(error.what().contains(&told), "{error}");
+    }
+    let config = Case {
+        flags: &[("ssd-logical-cap", "3GiB")],
+        ..Case::default()
+    }
+    .config();
+    let cap = config.settings.node.ssd_logical_cap;
+    assert_eq!(cap, Some(ziggurat_base::ByteCount::gib(3)));
+}
+
+#[test]
+fn a_node_and_its_http_cannot_share_a_port() {
+    let error = Case {
+        flags: &[("node-admin-address", "127.0.0.1:50052")],
+        groups: Some(ForNode::GROUPS),
+        ..Case::default()
+    }
+    .error();
+    let told = "node-admin-address (127.0.0.1:50052, from --node-admin-address) must differ from data-address";
+    assert!(error.what().contains(told), "{error}");
+    let off = Case {
+        flags: &[("node-admin-address", "off")],
+        groups: Some(ForNode::GROUPS),
+        ..Case::default()
+    };
+    assert!(off.resolve().1.is_ok());
 }
 
 #[test]

@@ -37,6 +37,7 @@ impl DiskParams {
         let mut pick = |list: &[u64]| list[dice.below(list.len() as u64) as usize];
         let options = Options {
             capacity: ByteCount(pick(&[2, 3, 8, 16]) << 20),
+            logical_cap: None,
             file_bytes: ByteCount(pick(&[256, 512, 1024]) << 10),
             batch_bytes: ByteCount(pick(&[64, 128, 512]) << 10),
             durability: match pick(&[0, 1, 2, 3]) {

@@ -213,7 +213,8 @@ impl SsdTier {
     /// Whether a batch of `count` objects and `bytes` of payload takes one more of `len` bytes. Headers come on top of the
     /// payload: objects of a quarter of a batch share one in fours.
     pub(super) fn has_room(&self, count: usize, bytes: u64, len: u64) -> bool {
-        let whole = bytes.saturating_add(len) <= self.options.batch_bytes.0;
+        let most = self.options.batch_bytes.0.min(self.logical_cap());
+        let whole = bytes.saturating_add(len) <= most;
         count == 0 || (count < BATCH_OBJECTS && whole)
     }
 
@@ -236,8 +237,12 @@ impl SsdTier {
         Err(Error::new(
             Code::UnableOffload,
             format!(
-                "{} bytes do not fit into an SSD directory of {}: give it more",
-                item.len, self.options.capacity
+                "{} bytes do not fit into an SSD directory of {}{}: give it more",
+                item.len,
+                self.options.capacity,
+                self.options
+                    .logical_cap
+                    .map_or_else(String::new, |cap| format!(" with a logical cap of {cap}")),
             ),
         ))
     }
@@ -293,8 +298,17 @@ impl SsdTier {
         let is_large = plan.total > self.options.batch_bytes.0 + PAGE
             || plan.packs.iter().flatten().any(again);
         // The place first: who holds a buffer must not wait for room, which cleaning makes with buffers of its own.
-        let placed = match self.place(plan.total, plan.footer, origin).await {
-            Ok(placed) => placed,
+        let admitted = async {
+            let payload: u64 = items.iter().map(|item| item.len).sum();
+            let incoming = match origin {
+                Origin::Caller => Some(self.admit_payload(payload, plan.total).await?),
+                Origin::Cleaner => None,
+            };
+            let placed = self.place(plan.total, plan.footer, origin).await?;
+            Ok((incoming, placed))
+        };
+        let (_incoming, placed) = match admitted.await {
+            Ok(admitted) => admitted,
             Err(error) => {
                 self.give_back(plan.total);
                 return Err(error);

@@ -37,6 +37,17 @@ struct Survivor {
     pinned: bool,
 }
 
+/// Which live records of a file are copied forward before it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saved {
+    /// All: the file is mostly dead.
+    All,
+    /// Those that were read, as many as the policy grants.
+    Used,
+    /// Those alone that may not go.
+    Pinned,
+}
+
 /// A record on its way from one file to another.
 struct Copied {
     held: Held,
@@ -79,8 +90,8 @@ impl OwnedNames {
 }
 
 impl SsdTier {
-    /// Does what is due and not urgent: seals files, writes tombstones that failed before, drops dead files, and cleans one
-    /// file that is mostly dead. To be called now and then.
+    /// Does what is due and not urgent: seals files, writes tombstones that failed before, drops dead files, comes back under
+    /// the logical cap, and cleans one file that is mostly dead. To be called now and then.
     ///
     /// # Errors
     /// The first that was met; everything is tried again by the next call.
@@ -88,12 +99,13 @@ impl SsdTier {
         self.seal_retired().await;
         self.write_tombs(Vec::new()).await?;
         self.drop_dead_files().await?;
+        self.keep_logical_cap().await?;
         let _cleaning = self.cleaning.lock().await;
         let victim = self.lock_choice(|options, files| mostly_dead(options, files, SURVIVING));
         // What is not urgent leaves the write budget to those who bring something.
         let live_bytes = |file| self.look(|holdings| holdings.usage(file).live_bytes);
         match victim.filter(|file| self.has_spare_budget(live_bytes(*file))) {
-            Some(file) => self.clean(file, true, 0).await,
+            Some(file) => self.clean(file, Saved::All, 0).await,
             None => Ok(()),
         }
     }
@@ -116,15 +128,15 @@ impl SsdTier {
                 self.lock_choice(|options, files| mostly_dead(options, files, MOSTLY_DEAD));
             let oldest = self.lock_choice(|_, files| files.first().map(|f| f.0));
             match (mostly, oldest) {
-                (Some(file), _) => self.clean(file, true, paid).await?,
-                (None, Some(file)) => self.clean(file, false, paid).await?,
+                (Some(file), _) => self.clean(file, Saved::All, paid).await?,
+                (None, Some(file)) => self.clean(file, Saved::Used, paid).await?,
                 (None, None) => return Ok(()),
             }
         }
     }
 
     /// Chooses among the files that take no more batches and have none under way, oldest first.
-    fn lock_choice(
+    pub(super) fn lock_choice(
         &self,
         choose: impl FnOnce(&Options, &[(u32, FileUse)]) -> Option<u32>,
     ) -> Option<u32> {
@@ -156,8 +168,8 @@ impl SsdTier {
     }
 
     /// Copies what survives, then removes the file with the rest.
-    async fn clean(&self, file: u32, whole: bool, paid: u64) -> Result<()> {
-        let mut victim = self.choose_survivors(file, whole);
+    pub(super) async fn clean(&self, file: u32, saved: Saved, paid: u64) -> Result<()> {
+        let mut victim = self.choose_survivors(file, saved);
         if !victim.survivors.is_empty() && !self.afford_copies(paid).await {
             let all = victim.survivors.len();
             victim.survivors.retain(|survivor| survivor.pinned);
@@ -188,20 +200,24 @@ impl SsdTier {
         count
     }
 
-    fn choose_survivors(&self, file: u32, whole: bool) -> Victim {
+    fn choose_survivors(&self, file: u32, saved: Saved) -> Victim {
         let state = self.lock();
         let copies = self.options.policy != PolicyKind::Fifo;
-        let mut budget = if whole {
-            u64::MAX
-        } else {
-            (self.file_bytes as f64 * SURVIVING) as u64
+        let mut budget = match saved {
+            Saved::All => u64::MAX,
+            Saved::Used | Saved::Pinned => (self.file_bytes as f64 * SURVIVING) as u64,
         };
         let mut live: Vec<Held> = state.holdings.of_file(file).map(|(held, _)| held).collect();
         live.sort_by_key(|held| (!held.pinned, std::cmp::Reverse(held.heat)));
-        let stays = |held: &Held| held.pinned || (copies && (whole || held.heat > 0));
+        let chosen = |held: &Held| match saved {
+            Saved::All => true,
+            Saved::Used => held.heat > 0,
+            Saved::Pinned => false,
+        };
+        let stays = |held: &Held| copies && chosen(held);
         let fits = |held: &&Held| {
-            let fits = stays(held) && held.stored_len <= budget;
-            budget -= if fits { held.stored_len } else { 0 };
+            let fits = held.pinned || (stays(held) && held.stored_len <= budget);
+            budget = budget.saturating_sub(if fits { held.stored_len } else { 0 });
             fits
         };
         let survivors = live.iter().filter(fits).map(|held| Survivor {

@@ -5,6 +5,7 @@ use super::{
     CAPACITY_MIN, FILE_BYTES_MIN, Options, SsdTier, State,
     append::{file_name, file_number},
     budget::Governor,
+    cap,
     format::{
         PAGE,
         file::{FIRST_BATCH, FileHead},
@@ -53,7 +54,7 @@ impl SsdTier {
     /// no other process has the directory.
     ///
     /// # Errors
-    /// `InvalidVersion` for a directory of a later release, `InvalidParams` for a capacity that is too small or a directory
+    /// `InvalidVersion` for a directory of a later release, `InvalidParams` for a capacity or a cap that is too small or a directory
     /// that holds something else, and errors of the disk. A damaged file is never an error: it is left out, with a remark.
     pub async fn open(
         disk: Arc<dyn Disk>,
@@ -70,11 +71,11 @@ impl SsdTier {
                 ),
             ));
         }
-        let file_bytes = options
-            .file_bytes
-            .0
-            .min(options.capacity.0 / 8)
-            .max(FILE_BYTES_MIN);
+        cap::check(options.logical_cap)?;
+        let smallest = options
+            .logical_cap
+            .map_or(options.capacity, |cap| cap.min(options.capacity));
+        let file_bytes = options.file_bytes.0.min(smallest.0 / 8).max(FILE_BYTES_MIN);
         let names = disk.list().await?;
         let mut recovered = Recovered::default();
         let directory = identify(&*disk, &names, fresh, &mut recovered).await?;

@@ -71,6 +71,7 @@ pub(crate) struct Rig {
 pub(crate) fn options() -> Options {
     Options {
         capacity: ByteCount::gib(1),
+        logical_cap: None,
         file_bytes: ByteCount::mib(4),
         durability: Durability::Batch,
         policy: PolicyKind::Lru,
