@@ -1,4 +1,4 @@
-//! The SSD tier on real filesystems that run full, and that lose power.
+//! The SSD tier on real filesystems that run full, are slow, or lose power.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -8,3 +8,7 @@ mod full;
 mod power;
 #[path = "filesystems/rig.rs"]
 mod rig;
+#[path = "filesystems/slow.rs"]
+mod slow;
+#[path = "filesystems/throttle.rs"]
+mod throttle;

@@ -10,10 +10,10 @@ use std::{
 use ziggurat_base::{ByteCount, Crc32, DirectoryId, Key, ManualClock, Result, Ticket};
 use ziggurat_engine::{command::Hint, shelf::holdings::Names};
 use ziggurat_io::{Choice, Options as DiskOptions, Pool};
-use ziggurat_tiers::ssd::{Item, Options, Recovered, SsdTier, Wanted};
+use ziggurat_tiers::ssd::{Item, Options, Recovered, SsdTier, Wanted, WriteBudget};
 
 /// Set in a child: the directory to use.
-const CHILD: &str = "ZIGGURAT_TIERS_CHILD";
+pub(crate) const CHILD: &str = "ZIGGURAT_TIERS_CHILD";
 
 pub(crate) const LEN: usize = 600_000;
 
@@ -23,9 +23,27 @@ pub(crate) fn payload(ticket: u64) -> Vec<u8> {
         .collect()
 }
 
+/// How a directory is opened.
+pub(crate) struct Setup {
+    pub(crate) engine: Choice,
+    pub(crate) write_budget: Option<WriteBudget>,
+}
+
 pub(crate) fn open(directory: &Path, engine: Choice, clock: &ManualClock) -> (SsdTier, Recovered) {
-    let options = DiskOptions {
+    let setup = Setup {
         engine,
+        write_budget: None,
+    };
+    open_as(directory, &setup, clock)
+}
+
+pub(crate) fn open_as(
+    directory: &Path,
+    setup: &Setup,
+    clock: &ManualClock,
+) -> (SsdTier, Recovered) {
+    let options = DiskOptions {
+        engine: setup.engine,
         ..DiskOptions::default()
     };
     let (disk, _) = ziggurat_io::open(directory, &Pool::new(8 << 20).unwrap(), &options).unwrap();
@@ -33,6 +51,7 @@ pub(crate) fn open(directory: &Path, engine: Choice, clock: &ManualClock) -> (Ss
         capacity: ByteCount::mib(64),
         file_bytes: ByteCount::mib(2),
         batch_bytes: ByteCount::mib(1),
+        write_budget: setup.write_budget,
         ..Options::default()
     };
     let opened = SsdTier::open(disk, Arc::new(clock.clone()), tier, DirectoryId(1));
