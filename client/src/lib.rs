@@ -6,6 +6,7 @@ pub mod client;
 pub mod options;
 pub mod remote;
 
+mod fleet;
 mod rooms;
 
 pub use client::Client;

@@ -1,13 +1,14 @@
 //! A cluster behind the engine's ports: the metadata partition through a session that is renewed when it breaks, and the
 //! nodes through the transport.
 
+use crate::fleet::Fleet;
 use futures_util::future::join_all;
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -65,7 +66,9 @@ pub struct Remote {
     link: Mutex<Option<Arc<Link>>>,
     /// Held by whoever is connecting, so that one does it for all.
     connecting: AsyncMutex<()>,
-    addresses: Mutex<BTreeMap<MemberId, Arc<str>>>,
+    fleet: Mutex<Arc<Fleet>>,
+    /// Grants have named segments that the fleet as it is known does not have.
+    is_behind: AtomicBool,
     tenant: AtomicU64,
     /// The incarnation of the last session; 0 before the first.
     last_member: AtomicU64,
@@ -99,7 +102,8 @@ impl Remote {
             options,
             link: Mutex::default(),
             connecting: AsyncMutex::default(),
-            addresses: Mutex::default(),
+            fleet: Mutex::default(),
+            is_behind: AtomicBool::default(),
             tenant: AtomicU64::new(0),
             last_member: AtomicU64::new(0),
             keeper: Mutex::default(),
@@ -185,6 +189,10 @@ impl Remote {
         match self.link().await {
             Ok(link) => {
                 let pinged = link.session.ping(link.member).await;
+                if pinged.is_ok() && self.is_behind.swap(false, Ordering::Relaxed) {
+                    // Next time, if it fails now: replicas are read in the partition's order meanwhile.
+                    let _later = self.refresh().await;
+                }
                 match self.heed(&link, pinged) {
                     Ok(()) => link.time_to_live / PINGS,
                     Err(_) => PAUSE.min(link.time_to_live / PINGS),
@@ -226,17 +234,15 @@ impl Remote {
 
     async fn refresh(&self) -> Result<()> {
         let segments = self.segments().await?;
-        let mut addresses = lock(&self.addresses);
-        addresses.clear();
-        for segment in segments {
-            addresses.insert(segment.member, segment.address.as_ref().into());
-        }
+        let last = lock(&self.fleet).clone();
+        let fleet = Fleet::of(&segments, &last).await;
+        *lock(&self.fleet) = Arc::new(fleet);
         Ok(())
     }
 
     /// Where a member serves data.
     async fn address(&self, member: MemberId) -> Result<Arc<str>> {
-        let known = |remote: &Self| lock(&remote.addresses).get(&member).cloned();
+        let known = |remote: &Self| lock(&remote.fleet).address(member);
         if let Some(address) = known(self) {
             return Ok(address);
         }
@@ -247,6 +253,22 @@ impl Remote {
                 format!("node {member} is not in the cluster any more"),
             )
         })
+    }
+
+    /// Puts the replicas of each grant into the order in which this host reads them.
+    fn arranged(
+        &self,
+        mut answers: Vec<Answer<Option<GetGrant>>>,
+    ) -> Vec<Answer<Option<GetGrant>>> {
+        let fleet = lock(&self.fleet).clone();
+        for answer in &mut answers {
+            if let Ok(Some(grant)) = answer
+                && !fleet.arrange(&mut grant.replicas)
+            {
+                self.is_behind.store(true, Ordering::Relaxed);
+            }
+        }
+        answers
     }
 
     /// The members of a batch with the positions of their operations.
@@ -407,15 +429,12 @@ impl MetadataApi for Remote {
         recency: Recency,
     ) -> Job<'a, Answer<Vec<Answer<Option<GetGrant>>>>> {
         ask!(self, again, async |link: &Arc<Link>| {
-            link.session
-                .locate(
-                    Keys {
-                        tenant: link.tenant,
-                        ..keys
-                    },
-                    recency,
-                )
-                .await
+            let keys = Keys {
+                tenant: link.tenant,
+                ..keys
+            };
+            let answers = link.session.locate(keys, recency).await;
+            answers.map(|answers| self.arranged(answers))
         })
     }
 
