@@ -172,11 +172,6 @@ impl Keeper {
         self.directories.iter().map(|here| &here.directory.tier)
     }
 
-    /// Its directories.
-    pub fn directories(&self) -> impl Iterator<Item = &Directory> {
-        self.directories.iter().map(|here| &here.directory)
-    }
-
     /// What has become of the objects that were to be taken over.
     #[must_use]
     pub fn offload_counts(&self) -> Offload {

@@ -424,6 +424,9 @@ fn what_the_write_budget_does_not_allow_is_told_at_once_and_little_memory_waits(
     assert!(refused.iter().all(|(_, is_there)| !is_there), "{refused:?}");
     assert_eq!(refused.len(), 16, "{refused:?}");
     assert_eq!(stage.tier.stats().budget.refused, 16);
+    let counts = stage.keeper.offload_counts();
+    assert_eq!((counts.done, counts.refused), (count, 16), "{counts:?}");
+    assert_eq!(counts.waiting + counts.under_way, 4, "{counts:?}");
     // What is wanted out of memory now does not wait either.
     let wanted = refused[0].0;
     stage.keeper.heed(&Effect::Offload {
@@ -446,4 +449,14 @@ fn what_the_write_budget_does_not_allow_is_told_at_once_and_little_memory_waits(
     );
     let late = stuck.iter().filter(|ticket| there(ticket)).count();
     assert!((1..=4).contains(&late), "{late}");
+    let counts = stage.keeper.offload_counts();
+    let ended = (counts.done, counts.refused, counts.failed, counts.dropped);
+    let done = count + late as u64;
+    assert_eq!(ended, (done, count + 21 - done, 0, 0), "{counts:?}");
+    assert_eq!((counts.waiting, counts.under_way), (0, 0), "{counts:?}");
+    assert_eq!(
+        (counts.waiting_bytes, counts.under_way_bytes),
+        (0, 0),
+        "{counts:?}"
+    );
 }
