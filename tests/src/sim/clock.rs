@@ -77,7 +77,7 @@ impl SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        self.rate.local(self.sim.with(|world| world.now))
+        self.rate.local(self.sim.now())
     }
 
     fn sleep_until(&self, at: Timestamp) -> Job<'static, ()> {

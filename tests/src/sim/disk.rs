@@ -12,7 +12,7 @@ use ziggurat_io::{
     Geometry, Pool,
     mem::{Attempt, Fault, MemDisk, MemOptions, Op, Verdict},
 };
-use ziggurat_tiers::ssd::{Codec, Durability, Options, Packing};
+use ziggurat_tiers::ssd::{Codec, Durability, LOGICAL_CAP_MIN, Options, Packing, WriteBudget};
 
 /// What a world decides of its disks.
 #[derive(Clone, Debug)]
@@ -34,10 +34,11 @@ impl DiskParams {
     pub(crate) fn rolled(dice: &mut Dice) -> Self {
         // Dice of their own: what is rolled after them does not depend on it.
         let packing = packing(&mut Dice::new(dice.clone().roll() ^ 0xc0_dec0));
+        let (write_budget, logical_cap) = bounds(&mut Dice::new(dice.clone().roll() ^ 0xb0_4d5));
         let mut pick = |list: &[u64]| list[dice.below(list.len() as u64) as usize];
         let options = Options {
             capacity: ByteCount(pick(&[2, 3, 8, 16]) << 20),
-            logical_cap: None,
+            logical_cap,
             file_bytes: ByteCount(pick(&[256, 512, 1024]) << 10),
             batch_bytes: ByteCount(pick(&[64, 128, 512]) << 10),
             durability: match pick(&[0, 1, 2, 3]) {
@@ -46,7 +47,7 @@ impl DiskParams {
                 _ => Durability::Batch,
             },
             policy: PolicyKind::ALL[pick(&[0, 1, 2]) as usize],
-            write_budget: None,
+            write_budget,
             packing,
         };
         Self {
@@ -57,6 +58,19 @@ impl DiskParams {
             reoffers: false,
         }
     }
+}
+
+/// What a third of the worlds may write over time, and a third may hold.
+fn bounds(dice: &mut Dice) -> (Option<WriteBudget>, Option<ByteCount>) {
+    let rate = [20, 60, 200][dice.below(3) as usize];
+    let budget = WriteBudget::PerSecond(ByteCount::kib(rate));
+    let has_budget = dice.below(3) == 0;
+    let cap = LOGICAL_CAP_MIN.0 * (1 + dice.below(2));
+    let has_cap = dice.below(3) == 0;
+    (
+        has_budget.then_some(budget),
+        has_cap.then_some(ByteCount(cap)),
+    )
 }
 
 /// How payloads are stored.

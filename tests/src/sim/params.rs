@@ -178,6 +178,12 @@ impl Params {
 }
 
 impl Params {
+    /// Whether there is a limit of what nodes write to their directories over time.
+    pub(crate) fn has_write_budget(&self) -> bool {
+        let disk = self.disk.as_ref();
+        disk.is_some_and(|disk| disk.options.write_budget.is_some())
+    }
+
     /// Whether nodes offer what lies in their memory to the next master.
     pub(crate) fn reoffers(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.reoffers)

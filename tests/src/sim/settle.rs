@@ -26,6 +26,10 @@ pub(crate) fn key_text(number: u8) -> String {
 const LOOKS: u32 = 50;
 const LOOK: Duration = Duration::from_millis(100);
 
+/// So much longer it takes where a write budget holds: a batch waits for it, and behind it the cleaning that makes its room.
+/// What is removed meanwhile is forgotten when it has landed.
+const BUDGET_LOOKS: u32 = 400;
+
 /// Runs after the faults, and ends the history.
 pub(crate) async fn audit(sim: Sim) {
     let clock = SimClock {
@@ -81,7 +85,9 @@ async fn in_the_end(
     rule: &'static str,
     wrong: impl Fn(&World) -> Option<String>,
 ) {
-    for _ in 0..LOOKS {
+    let has_budget = sim.with(|world| world.params.has_write_budget());
+    let looks = LOOKS + if has_budget { BUDGET_LOOKS } else { 0 };
+    for _ in 0..looks {
         if sim.with(|world| wrong(world)).is_none() {
             return;
         }

@@ -15,7 +15,10 @@ use super::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use ziggurat_base::{MemberId, Timestamp, hash::Dice};
@@ -85,6 +88,8 @@ pub(crate) struct World {
     pub(crate) done: bool,
     queue: Queue,
     sequence: u64,
+    /// `now` for those who look at a clock in the middle of a step.
+    ticks: Arc<AtomicU64>,
 }
 
 impl World {
@@ -96,6 +101,7 @@ impl World {
         };
         Self {
             now: Timestamp(1),
+            ticks: Arc::new(AtomicU64::new(1)),
             network: Network::new(params.weather, dice.roll()),
             master: Master::new(&params, dice),
             nodes: (0..super::params::NODES).map(|_| Node::new(dice)).collect(),
@@ -134,6 +140,7 @@ impl World {
     pub(crate) fn next(&mut self) -> Option<Event> {
         let ((at, number), event) = self.queue.pop_first()?;
         self.now = at;
+        self.ticks.store(at.0, Ordering::SeqCst);
         self.outcome.now = at;
         self.outcome.note(at.0 ^ number << 40);
         Some(event)
@@ -257,11 +264,17 @@ impl World {
 
 /// A handle on the world, for ports and tasks. Locked for one step, never across an await.
 #[derive(Clone)]
-pub(crate) struct Sim(Arc<Mutex<World>>);
+pub(crate) struct Sim(Arc<Mutex<World>>, Arc<AtomicU64>);
 
 impl Sim {
     pub(crate) fn new(world: World) -> Self {
-        Self(Arc::new(Mutex::new(world)))
+        let ticks = world.ticks.clone();
+        Self(Arc::new(Mutex::new(world)), ticks)
+    }
+
+    /// The time, also within a step.
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.1.load(Ordering::SeqCst))
     }
 
     /// Takes a step. After a panic of the product in an earlier step the world is looked at once more, for the report.
