@@ -186,6 +186,8 @@ pub struct Catalog {
     effects: Vec<Effect>,
     evicting: bool,
     last_tick: Timestamp,
+    /// The first term of leases on the last version that was adopted.
+    first_term: u16,
     /// When the loads of disks were last halved.
     loads_cooled: Timestamp,
     stats: Stats,
@@ -229,6 +231,7 @@ impl Catalog {
             effects: Vec::new(),
             evicting: false,
             last_tick: Timestamp::ZERO,
+            first_term: 0,
             loads_cooled: Timestamp::ZERO,
             stats: Stats::default(),
             seen: Seen::default(),

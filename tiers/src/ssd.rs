@@ -276,6 +276,8 @@ struct State {
     /// Where else a version may be on disk: older copies, and writes that were begun and did not succeed. A version is
     /// not dead for good while one of them could be found by a restart.
     shadows: BTreeMap<Ticket, BTreeSet<u32>>,
+    /// Versions that were buried in files that may still take batches: their tombstones cover later records there too.
+    graves: BTreeMap<u32, BTreeSet<Ticket>>,
     /// Versions that were discarded while they were being written: they do not become held.
     doomed: BTreeSet<Ticket>,
     /// Bytes of payload that are being written for callers.
@@ -338,11 +340,28 @@ impl State {
         let held = self.holdings.remove(ticket);
         let shadows = self.shadows.remove(&ticket).unwrap_or_default();
         let files = shadows.into_iter().chain(held.map(|held| held.spot.file));
-        let tombs: Vec<_> = files.map(|file| Tomb { file, ticket }).collect();
+        let files: Vec<_> = files.collect();
+        let tombs: Vec<_> = files.into_iter().map(|f| self.tomb(f, ticket)).collect();
         if held.is_none() && !tombs.is_empty() {
             self.doomed.insert(ticket);
         }
         (!tombs.is_empty()).then_some((tombs, news))
+    }
+
+    /// A tombstone for a version in a file.
+    fn tomb(&mut self, file: u32, ticket: Ticket) -> Tomb {
+        let open = self.open.as_ref().map(|open| open.file.number);
+        let mut unsealed = self.retired.iter().map(|file| file.number).chain(open);
+        if unsealed.any(|number| number == file) {
+            self.graves.entry(file).or_default().insert(ticket);
+        }
+        Tomb { file, ticket }
+    }
+
+    /// Whether a version must not be written to a file, because a tombstone there would cover it.
+    fn is_grave(&self, file: u32, ticket: Ticket) -> bool {
+        let here = self.graves.get(&file);
+        here.is_some_and(|dead| dead.contains(&ticket))
     }
 
     /// Forgets the shadows in files that are gone.

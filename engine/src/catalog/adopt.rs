@@ -8,10 +8,15 @@ use super::{Catalog, feed::Retirement, fleet::ReplicaRecord, table::Probe};
 use crate::{
     Row,
     canary::{Canary, planted},
+    lease::LeaseFields,
     ledger::{Holding, Verdict, Version},
     replica::Replica,
 };
 use ziggurat_base::Timestamp;
+
+/// From the first term of an adopted version to that of the next one: odd, so that all 65,536 come before one comes again,
+/// and large, so that a version whose leases begin anew now and then does not run into those of the next.
+const TERM_STRIDE: u16 = 0x9e37;
 
 impl Catalog {
     pub(super) fn adopt(&mut self, now: Timestamp, slot: u16, holding: &Holding) -> Verdict {
@@ -96,7 +101,15 @@ impl Catalog {
         record: ReplicaRecord,
     ) {
         let tagged = self.tags.set(row, &holding.tags.as_tags());
+        // The version may have had a row before, and readers who give back what they held of that one: no term comes again
+        // soon.
+        self.first_term = self.first_term.wrapping_add(TERM_STRIDE);
+        let lease = LeaseFields {
+            term: self.first_term,
+            ..LeaseFields::default()
+        };
         let head = self.table.head_mut(row);
+        head.set_lease(lease);
         head.ticket = holding.version.ticket;
         head.len = holding.len;
         head.crc = holding.crc;

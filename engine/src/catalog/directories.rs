@@ -48,7 +48,7 @@ struct Directory {
     debts: BTreeMap<Ticket, u64>,
     /// How often it was mounted.
     mounts: u64,
-    /// Debts of earlier mounts from here on are still to be struck out.
+    /// Debts of earlier mounts from here on are still to be gone through.
     unproved: Option<Ticket>,
     knowledge: Knowledge,
 }
@@ -293,8 +293,9 @@ impl Directories {
         self.know(directory, Knowledge::Partial);
     }
 
-    /// The snapshot is complete. The first one of a mount also tells which debts from before it are paid: nothing of them is
-    /// on its way to the directory, so what it did not name it does not hold.
+    /// The snapshot is complete. The first one of all memory also tells which debts from before it are paid: what was not
+    /// offered is not there. A directory has to say so itself: what it does not name may be out of its index and still on its
+    /// disk, when no tombstone could be written. So after its first snapshot it is asked for the debts from before it.
     pub(super) fn settled(&mut self, directory: DirectoryId, snapshot: Snapshot) {
         let Some(here) = self.by_id.get_mut(&directory) else {
             return;
@@ -309,13 +310,14 @@ impl Directories {
         }
     }
 
-    /// Strikes out debts that a snapshot has shown to be paid, and gives memory back, in steps.
-    pub(super) fn settle(&mut self, mut take: impl FnMut() -> bool) {
+    /// Goes through debts from before a first snapshot, and gives memory back, in steps. Debts of all memory are struck out;
+    /// the others have to be asked for again.
+    pub(super) fn settle(&mut self, mut take: impl FnMut() -> bool) -> Vec<(DirectoryId, Ticket)> {
         while !self.fading.by_ticket.is_empty() && take() {
             self.fading.by_ticket.pop_first();
             self.fading.by_digest.pop_first();
         }
-        let mut paid = Vec::new();
+        let mut old = Vec::new();
         for (directory, here) in &mut self.by_id {
             while let Some(from) = here.unproved {
                 if !take() {
@@ -327,15 +329,17 @@ impl Directories {
                     .next()
                     .map(|(t, mount)| (*t, *mount));
                 here.unproved = next.map(|(ticket, _)| Ticket(ticket.0.saturating_add(1)));
-                paid.extend(
+                old.extend(
                     next.filter(|(_, mount)| *mount < here.mounts)
                         .map(|(ticket, _)| (*directory, ticket)),
                 );
             }
         }
+        let (paid, asked): (Vec<_>, Vec<_>) = old.into_iter().partition(|(id, _)| *id == MEMORY);
         for (directory, ticket) in paid {
             self.pay(directory, ticket);
         }
+        asked
     }
 
     /// Whether a version that is not in the catalog must stay out of it.

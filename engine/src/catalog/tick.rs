@@ -45,7 +45,11 @@ impl Catalog {
         self.lapse_offloads(now, || steps.take());
         self.end_expecting(now);
         self.cool_loads(now);
-        self.directories.settle(|| steps.take());
+        for (directory, ticket) in self.directories.settle(|| steps.take()) {
+            if let Some(slot) = self.fleet.of_directory(directory) {
+                self.push_discard(slot, ticket);
+            }
+        }
         self.feed_again(&mut steps);
         self.relieve(now, &mut steps);
         self.settle();

@@ -102,13 +102,14 @@ async fn in_the_end(
 
 /// What the partition knows of the directories is what they hold.
 fn directories(world: &World) -> Option<String> {
-    let mut held = 0;
+    let (mut held, mut counts) = (0, Vec::new());
     for (index, node) in world.nodes.iter().enumerate() {
         node.disk.as_ref()?;
         let Some(keeper) = &node.keeper else {
             return Some(format!("node {index} has not opened its directory"));
         };
         let tickets = keeper.tiers().flat_map(|tier| tier.look(tickets));
+        counts.push(keeper.tiers().map(|tier| tier.stats().records).sum::<u64>());
         for ticket in tickets {
             held += 1;
             let Some(name) = world.oracle.name(ticket) else {
@@ -128,7 +129,7 @@ fn directories(world: &World) -> Option<String> {
         }
     }
     let known = world.master.catalog.stats().owned_replicas;
-    (known != held).then(|| format!("{held} are held, {known} are known"))
+    (known != held).then(|| format!("{held} are held by nodes as {counts:?}, {known} are known"))
 }
 
 /// Nothing is held any more that was removed, and nothing is owed.

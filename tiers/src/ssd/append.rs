@@ -478,6 +478,10 @@ impl SsdTier {
                 let what = "the version was discarded before it could be copied";
                 return Err(Error::new(Code::ReplicaIsGone, what));
             }
+            if state.is_grave(file.number, record.ticket) {
+                let what = "the version was discarded, and a restart would not find it in the file that is being written";
+                return Err(Error::new(Code::UnableOffload, what));
+            }
             state.intend(file.number, record.ticket);
             Ok(())
         });
@@ -629,7 +633,11 @@ impl SsdTier {
             let next = {
                 let mut state = self.lock();
                 let quiet = state.retired.iter().position(|file| file.is_quiet());
-                quiet.and_then(|at| state.retired.remove(at))
+                let quiet = quiet.and_then(|at| state.retired.remove(at));
+                if let Some(file) = &quiet {
+                    state.graves.remove(&file.number);
+                }
+                quiet
             };
             let Some(file) = next else {
                 return;

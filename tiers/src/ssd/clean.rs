@@ -97,7 +97,10 @@ impl SsdTier {
     /// The first that was met; everything is tried again by the next call.
     pub async fn tend(&self) -> Result<()> {
         self.seal_retired().await;
-        self.write_tombs(Vec::new()).await?;
+        if self.write_tombs(Vec::new()).await.is_err() {
+            // There may be no room for them while files that are out of the index are still there.
+            self.remove_files(BTreeSet::new()).await?;
+        }
         self.drop_dead_files().await?;
         self.keep_logical_cap().await?;
         let _cleaning = self.cleaning.lock().await;
@@ -291,7 +294,7 @@ impl SsdTier {
     /// Takes files out of the index and off the disk, and tells what went with them once they are off for good.
     pub(super) async fn remove_files(&self, files: BTreeSet<u32>) -> Result<()> {
         let older = self.lock().condemn(&files);
-        self.write_tombs(older).await?;
+        let tombs = self.write_tombs(older).await;
         let condemned: Vec<u32> = self.lock().condemned.keys().copied().collect();
         for file in &condemned {
             match self.disk.remove(&file_name(*file)).await {
@@ -300,6 +303,10 @@ impl SsdTier {
             }
         }
         self.disk.sync_names().await?;
+        if tombs.is_err() {
+            // There may have been no room for them, and there is now. The news wait for them.
+            self.write_tombs(Vec::new()).await?;
+        }
         let told: Vec<News> = {
             let mut state = self.lock();
             let told = condemned
@@ -327,15 +334,13 @@ impl State {
             self.stats.evicted += news.len() as u64;
             for (ticket, _) in &news {
                 let shadows = self.shadows.remove(ticket).unwrap_or_default();
-                let tombs = shadows.into_iter().map(|file| Tomb {
-                    file,
-                    ticket: *ticket,
-                });
+                let tombs = shadows.into_iter().map(|file| self.tomb(file, *ticket));
                 older.push((tombs.collect(), None));
             }
             self.holdings.drop_file(*file);
             self.files.remove(file);
             self.retired.retain(|other| other.number != *file);
+            self.graves.remove(file);
             let told = news.into_iter().map(|(_, news)| news);
             self.condemned.entry(*file).or_default().extend(told);
         }

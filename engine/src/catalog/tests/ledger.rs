@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     catalog::{Config, Matcher, OffloadMode},
-    command::{Effect, Force, PutAnswer, ScanAction, Stock, Wish},
+    command::{BATCH_MAX, Effect, Force, PutAnswer, ScanAction, Stock, Wish},
     ledger::{Change, LedgerBatch, Verdict},
     record::{Cause, Record},
 };
@@ -296,7 +296,7 @@ fn a_removal_leaves_a_debt_that_outlives_the_partition_until_it_is_paid() {
 }
 
 #[test]
-fn the_first_snapshot_pays_debts_of_what_it_does_not_name() {
+fn after_the_first_snapshot_its_owner_is_asked_for_debts_from_before_it() {
     let mut rig = rig(unkept());
     let directory = ziggurat_base::DirectoryId(1);
     let debt = |serial| Record::Debt {
@@ -308,7 +308,17 @@ fn the_first_snapshot_pays_debts_of_what_it_does_not_name() {
     let ticket = Ticket::new(Era(6), 5);
     owner.disk.insert(ticket, holding("a", ticket, 10));
     assert_eq!(owner.snapshot(&mut rig), [Verdict::Discard]);
+    rig.catalog.take_effects();
     rig.pass(1);
+    assert_eq!(rig.catalog.stats().debts, 700, "it has not said so");
+    let asked = discards(&rig.catalog.take_effects());
+    let all = (1..=700).map(|serial| Ticket::new(Era(6), serial));
+    let others: Vec<_> = all.filter(|other| *other != ticket).collect();
+    assert_eq!(asked, others, "what it named it was told at once");
+    for some in others.chunks(BATCH_MAX) {
+        let told = some.iter().map(|ticket| Change::Forgotten(*ticket));
+        owner.change(&mut rig, told.collect());
+    }
     assert_eq!(rig.catalog.stats().debts, 1);
     let later = rig.put("b", 10);
     rig.remove("b", Force::No).unwrap();
