@@ -12,7 +12,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use ziggurat_base::{ByteCount, Clock, Job, Ticket, Timestamp, hash::Dice};
+use ziggurat_base::{ByteCount, Clock, Code, Job, Ticket, Timestamp, hash::Dice};
 use ziggurat_io::{
     Pool,
     mem::{Fault, MemDisk, MemOptions, Op, Verdict},
@@ -307,4 +307,28 @@ fn what_is_discarded_before_its_copy_is_written_stays_dead() {
         "it was acknowledged as forgotten"
     );
     assert_eq!(rig.get(&objects[1]).unwrap(), objects[1].payload());
+}
+
+#[test]
+fn what_was_discarded_is_not_written_again_where_its_tombstone_would_cover_it() {
+    let rig = Rig::new();
+    let objects = [Object::new(1, 5000), Object::new(2, 5000)];
+    assert!(rig.append(&objects).iter().all(Result::is_ok));
+    pollster::block_on(rig.tier.discard(&[Ticket(1)])).unwrap();
+    let again = [Object::new(1, 5000), Object::new(3, 5000)];
+    let answers = rig.append(&again);
+    assert_eq!(
+        answers[0].as_ref().unwrap_err().code(),
+        Code::UnableOffload,
+        "nothing is acknowledged that a restart would not find"
+    );
+    assert!(answers[1].is_ok());
+    assert!(rig.get(&again[0]).is_err());
+    // Another file has no tombstone of it.
+    pollster::block_on(rig.tier.seal_all());
+    assert!(rig.append(&again[..1])[0].is_ok());
+    let rig = rig.restart();
+    for object in objects.iter().chain(&again[1..]) {
+        assert_eq!(rig.get(object).unwrap(), object.payload());
+    }
 }
