@@ -270,12 +270,6 @@ impl Directories {
         }
     }
 
-    /// Whether the directory has a debt of just this version.
-    pub(super) fn has_debt(&self, directory: DirectoryId, ticket: Ticket) -> bool {
-        let here = self.by_id.get(&directory);
-        here.is_some_and(|d| d.debts.contains_key(&ticket))
-    }
-
     fn know(&mut self, directory: DirectoryId, knowledge: Knowledge) {
         if let Some(here) = self.by_id.get_mut(&directory) {
             here.knowledge = knowledge;

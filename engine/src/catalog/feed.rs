@@ -212,7 +212,7 @@ impl Catalog {
 
     /// One more owner does not hold a retired version any more; with the last one the debt of all memory ends.
     fn discharge(&mut self, ticket: Ticket) {
-        if !self.directories.has_debt(MEMORY, ticket) {
+        if !self.directories.owes(MEMORY, ticket) {
             return;
         }
         let mut others = self.fleet.slots();

@@ -84,15 +84,7 @@ impl Floors {
 
     /// Makes `ticket` the floor of every byte.
     pub fn raise(&mut self, ticket: Ticket, extent: Extent) {
-        self.set(
-            extent,
-            Floor {
-                end: extent.end(),
-                ticket,
-                fenced: false,
-                version: ticket,
-            },
-        );
+        self.copied(ticket, ticket, extent);
     }
 
     /// What `ticket` has written there are the bytes of `version`. Lower tickets than `ticket` are refused as before. The

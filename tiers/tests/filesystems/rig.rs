@@ -102,10 +102,14 @@ pub(crate) fn can_mount() -> bool {
 /// Runs the test again in a child whose mounts are its own, after `prepare`, in which `$0` is the directory.
 pub(crate) fn again_with(test: &str, directory: &Path, prepare: &str) {
     let script = format!("{prepare}; shift; exec \"$@\"");
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-ec", &script])
-        .arg(directory)
-        .arg("--")
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-ec", &script]).arg(directory);
+    run_in(command.arg("--"), test, directory);
+}
+
+/// Runs the test again as what a command carries out, and checks that it ran and passed.
+pub(crate) fn run_in(command: &mut Command, test: &str, directory: &Path) {
+    let output = command
         .arg(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(CHILD, directory)

@@ -1,8 +1,8 @@
 //! A limit of the kernel's on what a process writes to a disk: a control group, of either version.
 
-use super::rig::CHILD;
+use super::rig::run_in;
 use std::{
-    env, fs,
+    fs,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{self, Command},
@@ -86,18 +86,9 @@ impl Group {
 
     /// Runs a test of this binary in the group, with `directory` for its own.
     pub(crate) fn run(&self, test: &str, directory: &Path) {
-        let output = Command::new("sh")
-            .args(["-ec", "echo $$ > \"$0/cgroup.procs\"; exec \"$@\""])
-            .arg(&self.path)
-            .arg(env::current_exe().unwrap())
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .env(CHILD, directory)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}\n{errors}");
-        assert!(text.contains("1 passed"), "the child ran nothing: {text}");
+        let mut command = Command::new("sh");
+        command.args(["-ec", "echo $$ > \"$0/cgroup.procs\"; exec \"$@\""]);
+        run_in(command.arg(&self.path), test, directory);
     }
 
     /// Bytes that were written to the disk from within the group.
