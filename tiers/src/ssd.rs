@@ -397,6 +397,8 @@ pub struct SsdTier {
     rolling: AsyncMutex<()>,
     /// Held while space is made.
     cleaning: AsyncMutex<()>,
+    /// Held while files are taken off the disk.
+    removing: AsyncMutex<()>,
     /// Held while a file is sealed.
     sealing: AsyncMutex<()>,
     readers: Readers,

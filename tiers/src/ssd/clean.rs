@@ -97,11 +97,15 @@ impl SsdTier {
     /// The first that was met; everything is tried again by the next call.
     pub async fn tend(&self) -> Result<()> {
         self.seal_retired().await;
-        if self.write_tombs(Vec::new()).await.is_err() {
-            // There may be no room for them while files that are out of the index are still there.
-            self.remove_files(BTreeSet::new()).await?;
-        }
-        self.drop_dead_files().await?;
+        let dead = self.dead_files();
+        let is_any_left = !self.lock().condemned.is_empty();
+        // Files first: tombstones that failed for want of room may find it when those are off.
+        let removed = match is_any_left || !dead.is_empty() {
+            true => self.remove_files(dead).await,
+            false => Ok(()),
+        };
+        self.write_tombs(Vec::new()).await?;
+        removed?;
         self.keep_logical_cap().await?;
         let _cleaning = self.cleaning.lock().await;
         let victim = self.lock_choice(|options, files| mostly_dead(options, files, SURVIVING));
@@ -154,16 +158,19 @@ impl SsdTier {
         choose(&self.options, &files)
     }
 
+    /// The files without live records.
+    fn dead_files(&self) -> BTreeSet<u32> {
+        let state = self.lock();
+        let open = state.open.as_ref().map(|open| open.file.number);
+        let quiet = |number: &u32| state.files.get(number).is_some_and(|file| file.is_quiet());
+        let files = state.holdings.files();
+        let dead = files.filter(|(n, u)| u.live == 0 && Some(*n) != open && quiet(n));
+        dead.map(|(number, _)| number).collect()
+    }
+
     /// Removes files without live records.
     pub(super) async fn drop_dead_files(&self) -> Result<()> {
-        let dead = {
-            let state = self.lock();
-            let open = state.open.as_ref().map(|open| open.file.number);
-            let quiet = |number: &u32| state.files.get(number).is_some_and(|file| file.is_quiet());
-            let files = state.holdings.files();
-            let dead = files.filter(|(n, u)| u.live == 0 && Some(*n) != open && quiet(n));
-            dead.map(|(number, _)| number).collect::<BTreeSet<_>>()
-        };
+        let dead = self.dead_files();
         if dead.is_empty() {
             return Ok(());
         }
@@ -293,6 +300,8 @@ impl SsdTier {
 
     /// Takes files out of the index and off the disk, and tells what went with them once they are off for good.
     pub(super) async fn remove_files(&self, files: BTreeSet<u32>) -> Result<()> {
+        // One at a time: nobody tells of files whose older copies another one has yet to bury.
+        let _removing = self.removing.lock().await;
         let older = self.lock().condemn(&files);
         let tombs = self.write_tombs(older).await;
         let condemned: Vec<u32> = self.lock().condemned.keys().copied().collect();

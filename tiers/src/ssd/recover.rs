@@ -97,6 +97,7 @@ impl SsdTier {
             tombs: AsyncMutex::new(found.tombs),
             rolling: AsyncMutex::default(),
             cleaning: AsyncMutex::default(),
+            removing: AsyncMutex::default(),
             sealing: AsyncMutex::default(),
             readers: Readers::default(),
         };
