@@ -18,6 +18,7 @@ pub mod record;
 pub mod replica;
 pub mod row;
 pub mod segment;
+pub mod shard_record;
 pub mod shelf;
 pub mod space;
 pub mod state;
