@@ -1,6 +1,6 @@
 //! Which members there are, where each serves data, and which of them are on this host.
 //!
-//! The partition ranks the replicas of an object for all readers alike: memory, then the disks. It does not know on which
+//! The partition ranks the replicas of an object for all readers alike: memory, then the disks, then shard files. It does not know on which
 //! host a reader is; the reader does, and goes to a disk of its own host before it goes to others.
 
 use futures_util::future::join_all;
@@ -22,6 +22,7 @@ const LOOKUP: Duration = Duration::from_secs(1);
 enum Kind {
     Memory,
     Disk,
+    Shard,
 }
 
 /// In which order replicas are tried; within a rank the partition's order holds.
@@ -30,6 +31,7 @@ enum Rank {
     Memory,
     DiskHere,
     DiskElsewhere,
+    Shard,
 }
 
 /// See the module.
@@ -52,6 +54,11 @@ impl Fleet {
             let kind = match segment.keep {
                 Keep::Delegated => Kind::Memory,
                 Keep::Owned { .. } => Kind::Disk,
+                Keep::Shared { .. } => {
+                    let place = (MemberId::NOBODY, segment.id);
+                    fleet.segments.insert(place, Kind::Shard);
+                    continue;
+                }
             };
             let member = segment.member;
             fleet.segments.insert((member, segment.id), kind);
@@ -87,6 +94,7 @@ impl Fleet {
             Kind::Memory => Rank::Memory,
             Kind::Disk if self.here.contains(&target.member) => Rank::DiskHere,
             Kind::Disk => Rank::DiskElsewhere,
+            Kind::Shard => Rank::Shard,
         })
     }
 

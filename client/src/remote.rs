@@ -340,6 +340,7 @@ impl DataPlane for Remote {
             let mut mine: BTreeMap<MemberId, Vec<ReadOp<'_>>> = BTreeMap::new();
             for op in ops {
                 mine.entry(op.source.member).or_default().push(ReadOp {
+                    name: op.name,
                     ticket: op.ticket,
                     source: op.source,
                     object_len: op.object_len,

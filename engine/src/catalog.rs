@@ -19,6 +19,7 @@ use members::Members;
 use offload::Offloads;
 use promote::Copies;
 use scan::Scans;
+use shared::Shared;
 use sides::Sides;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use table::Table;
@@ -46,6 +47,7 @@ mod remove;
 mod reoffer;
 mod rows;
 mod scan;
+mod shared;
 mod sides;
 mod table;
 mod tags;
@@ -99,6 +101,13 @@ pub struct Config {
     /// Bytes that may be on their way into the memory of one member; half of it for what nobody has wished for. At 0 nothing
     /// is promoted.
     pub promotion_budget: ByteCount,
+    /// How long the space of a version in a shard file is kept when nobody may write or read it any more: a writer that
+    /// stalls for less damages nothing.
+    pub dfs_cooling: Duration,
+    /// Share of the capacity of all shard files above which objects leave them; 1 means on demand only.
+    pub dfs_high_watermark: f64,
+    /// Share at which that ends.
+    pub dfs_low_watermark: f64,
     /// Start of the sequence of random numbers.
     pub seed: u64,
     /// Check every invariant after every call: for tests, at a cost that grows with the number of objects.
@@ -123,6 +132,9 @@ impl Default for Config {
             promotion: PromotionMode::default(),
             promotion_window: Duration::from_secs(600),
             promotion_budget: ByteCount::mib(64),
+            dfs_cooling: Duration::from_secs(60),
+            dfs_high_watermark: 0.90,
+            dfs_low_watermark: 0.70,
             seed: 0,
             paranoid: false,
         }
@@ -182,6 +194,7 @@ pub struct Catalog {
     memory_until: Option<Timestamp>,
     offloads: Offloads,
     copies: Copies,
+    shared: Shared,
     scans: Scans,
     effects: Vec<Effect>,
     evicting: bool,
@@ -208,6 +221,7 @@ impl Catalog {
         let tenants = BTreeMap::from([(first.clone(), TenantId(0))]);
         Self {
             policy: config.policy.build(),
+            shared: Shared::new(config.policy),
             placement: config.placement.build(),
             dice: Dice::new(config.seed),
             config,
@@ -333,6 +347,10 @@ impl Catalog {
             owned_capacity,
             owned_used,
             owned_replicas,
+            dfs_capacity: self.fleet.shared_capacity,
+            dfs_used: self.fleet.shared_used,
+            dfs_objects: self.shared.objects(),
+            dfs_cooling: self.shared.leaving(),
             offloading: self.offloads.count(),
             offloading_bytes: self.offloads.bytes,
             directories_absent,
@@ -346,7 +364,7 @@ impl Catalog {
     }
 
     fn table_bytes(&self) -> ByteCount {
-        let facts = self.sides.memory() + self.directories.memory();
+        let facts = self.sides.memory() + self.directories.memory() + self.shared.memory();
         ByteCount(self.table.memory().0 + self.policy.memory().0 + facts)
     }
 

@@ -6,8 +6,8 @@
 use crate::{Row, ledger::Holding};
 use std::time::Duration;
 use ziggurat_base::{
-    ByteCount, Crc32, DirectoryId, Era, Error, Key, MemberId, ObjectKey, Placement, SegmentId,
-    TenantId, Ticket,
+    ByteCount, Crc32, DirectoryId, Era, Error, Extent, Key, MemberId, ObjectKey, Placement,
+    SegmentId, TenantId, Ticket,
 };
 
 /// The most items that one batch may have; larger ones are split by the caller. Bounds the length of a turn.
@@ -33,6 +33,8 @@ pub enum Hint {
 pub struct Wish {
     /// Memory replicas, each in another segment. Best effort: one is enough, the number comes back.
     pub replicas: u8,
+    /// Replicas in shard files, each in another one. Best effort, as above.
+    pub dfs: u8,
     /// Names of segments to try first, in this order. A name that is not mounted is passed over.
     pub preferred: Vec<Box<str>>,
 }
@@ -41,6 +43,7 @@ impl Default for Wish {
     fn default() -> Self {
         Self {
             replicas: 1,
+            dfs: 0,
             preferred: Vec::new(),
         }
     }
@@ -124,10 +127,18 @@ impl From<&Tags<'_>> for OwnedTags {
 /// Where one replica lies and who owns it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The incarnation of the node.
+    /// The incarnation of the node; [`MemberId::NOBODY`] for a shard file.
     pub member: MemberId,
-    /// The space.
+    /// The space. In a shard file that of the whole record, its header included.
     pub placement: Placement,
+}
+
+impl Target {
+    /// Whether it lies in a shard file, which everybody reads and writes himself.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.member == MemberId::NOBODY
+    }
 }
 
 /// One or several targets; one needs no allocation.
@@ -356,6 +367,15 @@ pub enum Keep {
         /// What the partition remembers the space by, wherever it turns up.
         directory: DirectoryId,
     },
+    /// The partition, in a shard file that has no owner: whoever mounts it carries what the partition wants to be done there,
+    /// one member at a time. What is there outlives all of them. Extents are those of whole records
+    /// ([`crate::shard_record`]).
+    Shared {
+        /// What the partition remembers the shard file by.
+        directory: DirectoryId,
+        /// Extents begin and end on multiples of this many bytes; see [`crate::shard_record::record_len`].
+        alignment: u32,
+    },
 }
 
 /// What becomes of the bytes in delegated space when the partition's life ends before its owner's.
@@ -491,6 +511,16 @@ pub struct Stats {
     pub owned_used: u64,
     /// Replicas there.
     pub owned_replicas: u64,
+    /// Bytes of all shard files.
+    pub dfs_capacity: u64,
+    /// Bytes of them in use, headers included.
+    pub dfs_used: u64,
+    /// Objects that are readable there.
+    pub dfs_objects: u64,
+    /// Versions whose space there waits until a carrier has buried them, or until it has cooled.
+    pub dfs_cooling: u64,
+    /// Replicas there that were evicted.
+    pub dfs_evicted: u64,
     /// Replicas that were taken over from what owners said that they hold.
     pub adopted: u64,
     /// Versions that owners held and had to discard.
@@ -588,6 +618,25 @@ pub enum Effect {
         /// The versions, at most [`BATCH_MAX`].
         tickets: Vec<Ticket>,
     },
+    /// Versions whose records in a shard file are dead. The carrier puts them into the removal log of its root, wipes their
+    /// headers and acknowledges each as with [`Effect::Discard`]; comes again until then, and to the next carrier.
+    Bury {
+        /// The carrier.
+        member: MemberId,
+        /// The shard file.
+        segment: SegmentId,
+        /// The records, at most [`BATCH_MAX`].
+        dead: Vec<DeadRecord>,
+    },
+}
+
+/// A record to be buried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadRecord {
+    /// The version.
+    pub ticket: Ticket,
+    /// Its extent; of no length when the partition does not know it: then only who has read the shard file does.
+    pub extent: Extent,
 }
 
 impl Effect {
@@ -600,7 +649,8 @@ impl Effect {
             | Self::Retired { member, .. }
             | Self::Offload { member, .. }
             | Self::Promote { member, .. }
-            | Self::Discard { member, .. } => *member,
+            | Self::Discard { member, .. }
+            | Self::Bury { member, .. } => *member,
         }
     }
 }

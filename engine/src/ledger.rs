@@ -45,7 +45,8 @@ pub enum Change {
     Gone(Version),
     /// It will not take this version over from memory; the version may leave memory without it.
     Refused(Version),
-    /// Acknowledges [`crate::command::Effect::Discard`] or [`crate::command::Effect::Retired`]: the owner does not hold the
+    /// Acknowledges [`crate::command::Effect::Discard`], [`crate::command::Effect::Bury`] or
+    /// [`crate::command::Effect::Retired`]: the owner does not hold the
     /// version in this segment, also not after a crash, and nothing under way will write it there. What came of a transfer
     /// of the version to another segment of the owner was told before.
     Forgotten(Ticket),

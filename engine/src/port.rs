@@ -7,12 +7,12 @@
 use crate::command::{
     Answer, Cursor, Effect, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, Prefetch,
     Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentOffer,
-    SegmentStat, Stats, Target, Wish,
+    SegmentStat, Stats, Tags, Target, Wish,
 };
 use crate::ledger::{LedgerBatch, LedgerReply};
 use std::{fmt, sync::Arc, time::Duration};
 use ziggurat_base::{
-    Clock, Crc32, Era, Job, MemberId, SegmentId, TenantId, Ticket,
+    Clock, Crc32, Era, Job, Key, MemberId, SegmentId, TenantId, Ticket,
     frame::{Span, TokenSpan},
 };
 
@@ -112,9 +112,20 @@ pub trait MemberApi: Send + Sync {
     fn stats(&self) -> Job<'_, Answer<Stats>>;
 }
 
+/// What an object is called and related to.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'a> {
+    /// Its key.
+    pub key: Key<'a>,
+    /// Its relations.
+    pub tags: Tags<'a>,
+}
+
 /// One object's bytes on their way to one replica.
 #[derive(Clone, Debug)]
 pub struct WriteOp<'a> {
+    /// What the bytes are called, to be written beside them where nobody else knows: in a shard file. `None` elsewhere.
+    pub name: Option<Name<'a>>,
     /// The version.
     pub ticket: Ticket,
     /// Where to.
@@ -128,6 +139,8 @@ pub struct WriteOp<'a> {
 /// One range of one object's bytes on their way here.
 #[derive(Debug)]
 pub struct ReadOp<'a> {
+    /// The object's key, to be proved where nobody else knows it: in a shard file. `None` elsewhere.
+    pub name: Option<Key<'a>>,
     /// The version that is wanted.
     pub ticket: Ticket,
     /// Where from.

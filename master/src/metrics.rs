@@ -317,6 +317,7 @@ fn tier(segment: &SegmentStat) -> &'static str {
     match segment.keep {
         Keep::Delegated => "dram",
         Keep::Owned { .. } => "ssd",
+        Keep::Shared { .. } => "dfs",
     }
 }
 

@@ -139,6 +139,7 @@ struct InMemory<'a> {
 impl Source for InMemory<'_> {
     fn fill(&mut self, offset: u64, into: &mut [u8]) -> Result<Vec<Crc32>> {
         let mut op = ReadOp {
+            name: None,
             ticket: self.ticket,
             source: &self.at,
             object_len: self.len,
@@ -278,11 +279,11 @@ impl Keeper {
             .clear();
     }
 
-    /// Takes in what the partition lets its member know. Fences are not a keeper's business.
+    /// Takes in what the partition lets its member know. Fences and burials are not a keeper's business.
     pub fn heed(&self, effect: &Effect) {
         let mut feed = self.lock();
         match effect {
-            Effect::Fence { .. } => return,
+            Effect::Fence { .. } | Effect::Bury { .. } => return,
             Effect::Committed { holding, .. } => {
                 let ticket = holding.version.ticket;
                 if let Some(placement) = &holding.placement {

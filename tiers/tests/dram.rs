@@ -101,6 +101,7 @@ fn target(offset: u64, len: u64, scattered: bool) -> Target {
 
 fn put(tier: &DramTier, ticket: u64, target: &Target, bytes: &[u8]) -> Result<Crc32, Code> {
     let op = WriteOp {
+        name: None,
         ticket: Ticket(ticket),
         target,
         parts: &[bytes],
@@ -117,6 +118,7 @@ fn get(
 ) -> Result<(Vec<u8>, ReadSums), Code> {
     let mut into = vec![0xee; (range.end - range.start) as usize];
     let mut op = ReadOp {
+        name: None,
         ticket: Ticket(ticket),
         source,
         object_len: source.placement.extents.len().0,
@@ -156,7 +158,7 @@ proptest! {
         let mut cuts: Vec<_> = cuts.into_iter().map(|c| c.min(len) as usize).chain([0, len as usize]).collect();
         cuts.sort_unstable();
         let parts: Vec<_> = cuts.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
-        let op = WriteOp { ticket: Ticket(3), target: &target, parts: &parts, len };
+        let op = WriteOp { name: None, ticket: Ticket(3), target: &target, parts: &parts, len };
         let crc = tier.write(&op).unwrap();
         prop_assert_eq!(crc, Crc32::of(&bytes));
         let chunk = CHUNK as u64;

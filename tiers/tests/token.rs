@@ -186,6 +186,7 @@ proptest! {
         let mut into = vec![0; bytes.len()];
         let target = Target { member: US, placement };
         let mut op = ReadOp {
+            name: None,
             ticket: Ticket(5),
             source: &target,
             object_len: bytes.len() as u64,
@@ -224,6 +225,7 @@ fn a_proof_ends_the_write_and_finds_what_is_missing() {
         placement,
     };
     let op = WriteOp {
+        name: None,
         ticket: Ticket(5),
         target: &target,
         parts: &[&bytes],
@@ -257,6 +259,7 @@ fn space_that_was_given_on_is_neither_written_nor_proved() {
         placement: placement.clone(),
     };
     let newer = WriteOp {
+        name: None,
         ticket: Ticket(9),
         target: &target,
         parts: &[&bytes],

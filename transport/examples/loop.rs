@@ -221,6 +221,7 @@ impl Bench {
             .iter()
             .zip(&parts)
             .map(|(target, parts)| WriteOp {
+                name: None,
                 ticket: Ticket(self.ticket),
                 target,
                 parts,
@@ -240,6 +241,7 @@ impl Bench {
             .iter()
             .zip(self.pool[at..end].chunks_mut(shape.size))
             .map(|(source, into)| ReadOp {
+                name: None,
                 ticket: Ticket(self.ticket),
                 source,
                 object_len: shape.size as u64,

@@ -44,6 +44,7 @@ fn tier(segment: &SegmentStat) -> &'static str {
     match segment.keep {
         Keep::Delegated => "dram",
         Keep::Owned { .. } => "ssd",
+        Keep::Shared { .. } => "dfs",
     }
 }
 

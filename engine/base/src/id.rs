@@ -32,7 +32,13 @@ id!(
     "m"
 );
 
-/// A directory of the SSD tier: 128 random bits that live in it. It keeps its number wherever it is moved.
+impl MemberId {
+    /// Nobody: who a shard file belongs to. Every client opens it itself.
+    pub const NOBODY: Self = Self(0);
+}
+
+/// What outlives the processes that use it: a directory of the SSD tier, or a shard file of a shared filesystem. 128 bits
+/// that live in it; it keeps its number wherever it is moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DirectoryId(pub u128);
 

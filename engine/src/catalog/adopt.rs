@@ -21,7 +21,11 @@ const TERM_STRIDE: u16 = 0x9e37;
 impl Catalog {
     pub(super) fn adopt(&mut self, now: Timestamp, slot: u16, holding: &Holding) -> Verdict {
         let version = &holding.version;
-        let Some(directory) = self.fleet.slot(slot).directory() else {
+        let here = self.fleet.slot(slot);
+        if here.is_shared() {
+            return self.adopt_record(now, slot, holding);
+        }
+        let Some(directory) = here.directory() else {
             return self.adopt_memory(now, slot, holding);
         };
         if self.adopt_owned(now, slot, holding) {

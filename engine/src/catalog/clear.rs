@@ -50,6 +50,7 @@ impl Catalog {
         }
         let in_memory = self.in_memory(row);
         match self.fleet.slot(slot).directory() {
+            Some(_) if self.fleet.slot(slot).is_shared() => {}
             Some(directory) => {
                 let ticket = self.table.head(row).ticket;
                 self.directories.owe(directory, ticket);

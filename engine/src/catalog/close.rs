@@ -98,6 +98,10 @@ impl Catalog {
                 continue;
             }
             self.seen.must(&mut record.state, ReplicaEvent::Abandon);
+            if self.fleet.slot(record.slot).is_shared() {
+                self.lay_out(Timestamp::ZERO, ticket, record);
+                continue;
+            }
             let target = self.fleet.target(&record);
             if planted(Canary::SpaceReusedEarly) {
                 self.fleet

@@ -33,6 +33,13 @@ impl Catalog {
             self.opens.open.insert(end.ticket, open);
             return Err(error);
         }
+        if let Some(class) = self.failed_class(&open, &end.written) {
+            self.opens.open.insert(end.ticket, open);
+            self.stats.puts_revoked += 1;
+            self.close(end.ticket, WriteEvent::Revoke);
+            let what = format!("no replica of the object was written in {class}");
+            return Err(Error::new(Code::WriteFail, what));
+        }
         open.crc = Some(end.crc);
         let mut failed = Vec::new();
         let published = self.table.head(open.row).ticket == end.ticket;
@@ -72,11 +79,33 @@ impl Catalog {
             self.recount_extents(row, before);
             if !fresh.is_empty() {
                 self.note_memory(row, in_memory);
+                self.note_shared(row);
                 self.tell_committed(row, |record| fresh.contains(&record.slot));
                 self.expect_offload(now, row);
             }
         }
         answer
+    }
+
+    /// The kind of space in which all replicas of an unpublished write have failed: each kind that was asked for needs a good
+    /// one.
+    fn failed_class(&self, open: &Open, written: &Written) -> Option<&'static str> {
+        let Written::Each(list) = written else {
+            return None;
+        };
+        let is_failed = |shared: bool| {
+            let mut class = open
+                .replicas
+                .iter()
+                .filter(|r| self.fleet.slot(r.slot).is_shared() == shared)
+                .peekable();
+            class.peek().is_some() && class.all(|r| list[usize::from(r.position)] == Some(false))
+        };
+        match (is_failed(false), is_failed(true)) {
+            (true, _) => Some("memory"),
+            (_, true) => Some("a shard file"),
+            _ => None,
+        }
     }
 
     fn check_end(&self, open: &Open, end: &PutEnd) -> Answer<()> {

@@ -73,7 +73,7 @@ impl Catalog {
                     let all = || sides.get(side).iter();
                     let kept = |r: &super::ReplicaRecord| {
                         let slot = fleet.slot(r.slot);
-                        r.state == Replica::Readable && slot.is_owned() && slot.serves()
+                        r.state == Replica::Readable && !slot.is_memory() && slot.serves()
                     };
                     let keeper = all().any(|r| offload::has_keeper(fleet, r.slot));
                     (all().any(|r| useful(r.slot)), keeper, all().any(kept))

@@ -14,7 +14,7 @@ use crate::{
     replica::Replica,
 };
 use std::collections::BTreeMap;
-use ziggurat_base::{DirectoryId, Key, MemberId, TenantId, Ticket, hash::key_digest};
+use ziggurat_base::{DirectoryId, Extent, Key, MemberId, TenantId, Ticket, hash::key_digest};
 
 /// Retired versions of one segment that its owner may have yet to forget; beyond, the floors of its directories rise.
 const RETIRED_MAX: usize = 65_536;
@@ -281,6 +281,8 @@ impl Catalog {
         for record in self.records(row).iter() {
             let slot = self.fleet.slot(record.slot);
             match slot.directory() {
+                // A debt is left where its record is laid out.
+                Some(_) if slot.is_shared() => {}
                 Some(directory) => directories.push(directory),
                 None if slot.feeds => directories.extend(self.directories_of(slot.member)),
                 None => {}
@@ -305,6 +307,10 @@ impl Catalog {
 
     pub(super) fn push_discard(&mut self, slot: u16, ticket: Ticket) {
         let here = self.fleet.slot(slot);
+        if here.is_shared() {
+            // Where it lies is known only to who has read the shard file.
+            return self.push_burial(slot, ticket, Extent::default());
+        }
         if let Some(Effect::Discard {
             segment, tickets, ..
         }) = self.effects.last_mut()
@@ -337,13 +343,17 @@ impl Catalog {
     /// What the owner has to forget.
     pub(super) fn unforgotten(&self, member: MemberId) -> Vec<Effect> {
         let mut effects = Vec::new();
-        for (_, slot) in self.fleet.slots().filter(|(_, s)| s.member == member) {
+        for (number, slot) in self.fleet.slots().filter(|(_, s)| s.member == member) {
+            if slot.is_shared() {
+                effects.extend(self.burials(number));
+            }
             effects.extend(slot.retired.keys().map(|ticket| Effect::Retired {
                 member,
                 segment: slot.id,
                 ticket: *ticket,
             }));
-            let directory = slot.directory().filter(|_| slot.serves() && !slot.is_old);
+            let is_served = slot.is_owned() && slot.serves() && !slot.is_old;
+            let directory = slot.directory().filter(|_| is_served);
             let debts: Vec<_> = directory
                 .into_iter()
                 .flat_map(|directory| self.directories.debts(directory))

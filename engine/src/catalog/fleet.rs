@@ -86,17 +86,22 @@ impl Slot {
         matches!(self.state, Segment::Mounted | Segment::Unmounting)
     }
 
-    /// The directory when the owner allocates.
+    /// What the partition remembers it by when it outlives processes.
     pub(crate) fn directory(&self) -> Option<DirectoryId> {
         match self.keep {
             Keep::Delegated => None,
-            Keep::Owned { directory } => Some(directory),
+            Keep::Owned { directory } | Keep::Shared { directory, .. } => Some(directory),
         }
     }
 
-    /// What ranks it among those that hold the same version: memory first, then the disk that has least to do.
-    fn rank(&self) -> (bool, u64) {
-        (self.is_owned(), self.load)
+    /// What ranks it among those that hold the same version: memory first, then the disk that has least to do, then shard files.
+    fn rank(&self) -> (u8, u64) {
+        let kind = match self.keep {
+            Keep::Delegated => 0,
+            Keep::Owned { .. } => 1,
+            Keep::Shared { .. } => 2,
+        };
+        (kind, self.load)
     }
 
     /// Whether its owner has yet to tell what an earlier life has put here.
@@ -106,7 +111,25 @@ impl Slot {
 
     /// Whether the owner allocates.
     pub(crate) fn is_owned(&self) -> bool {
-        self.directory().is_some()
+        matches!(self.keep, Keep::Owned { .. })
+    }
+
+    /// Whether it is a shard file.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.keep, Keep::Shared { .. })
+    }
+
+    /// What extents in a shard file are multiples of.
+    pub(crate) fn alignment(&self) -> u64 {
+        match self.keep {
+            Keep::Shared { alignment, .. } => alignment.into(),
+            Keep::Delegated | Keep::Owned { .. } => GRAIN,
+        }
+    }
+
+    /// Whether it is memory of a member.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.keep == Keep::Delegated
     }
 }
 
@@ -138,9 +161,15 @@ pub(crate) struct Fleet {
     owned: BTreeMap<MemberId, Vec<u16>>,
     /// The segments that take new objects, by member.
     lent: BTreeMap<MemberId, Vec<u16>>,
+    /// Shard files, in the order of mounting, and those that take new objects.
+    shards: Vec<u16>,
+    pub(crate) open_shards: Vec<u16>,
+    /// Bytes of the shard files, and those in use.
+    pub(crate) shared_capacity: u64,
+    pub(crate) shared_used: u64,
     /// Segments whose owners are fed.
     pub(crate) fed: u32,
-    /// Bytes of the segments that the partition allocates, and those in use.
+    /// Bytes of memory that the partition allocates, and those in use.
     pub(crate) capacity: u64,
     pub(crate) used: u64,
     /// Bytes of the largest segment that takes objects; 0 when there is none.
@@ -206,7 +235,13 @@ impl Fleet {
     /// The slot at which a directory is served.
     pub(crate) fn of_directory(&self, directory: DirectoryId) -> Option<u16> {
         let here = |slot: &&u16| self.slot(**slot).directory() == Some(directory);
-        self.owned.values().flatten().find(here).copied()
+        let all = self.owned.values().flatten().chain(&self.shards);
+        all.into_iter().find(here).copied()
+    }
+
+    /// The shard files.
+    pub(crate) fn shards(&self) -> &[u16] {
+        &self.shards
     }
 
     /// Adds a segment; `None` when 65,536 are mounted.
@@ -228,6 +263,10 @@ impl Fleet {
                 }
             }
             Keep::Owned { .. } => self.owned.entry(mounting.member).or_default().push(slot),
+            Keep::Shared { .. } => {
+                self.shared_capacity += self.slot(slot).space.capacity();
+                self.shards.push(slot);
+            }
         }
         Some(id)
     }
@@ -242,6 +281,9 @@ impl Fleet {
         let delegated = match mounting.keep {
             Keep::Delegated => mounting.capacity / GRAIN * GRAIN,
             Keep::Owned { .. } => 0,
+            Keep::Shared { alignment, .. } => {
+                mounting.capacity / u64::from(alignment) * u64::from(alignment)
+            }
         };
         let new = Slot {
             id,
@@ -252,9 +294,14 @@ impl Fleet {
             stock: match mounting.keep {
                 Keep::Delegated if mounting.feeds => mounting.stock,
                 Keep::Delegated | Keep::Owned { .. } => Stock::Volatile,
+                Keep::Shared { .. } => Stock::Held,
             },
             feeds: mounting.feeds && mounting.keep == Keep::Delegated,
-            space: kind.build(delegated),
+            space: match mounting.keep {
+                // Where all lengths are multiples of the alignment, its extents begin on one too.
+                Keep::Shared { .. } => AllocatorKind::Offset.build(delegated),
+                Keep::Delegated | Keep::Owned { .. } => kind.build(delegated),
+            },
             offered: mounting.capacity,
             stored: 0,
             load: 0,
@@ -338,7 +385,9 @@ impl Fleet {
     pub(crate) fn open(&mut self, slot: u16) {
         let here = self.slot_mut(slot);
         here.space.restored();
-        if here.state == Segment::Mounted {
+        if here.is_shared() {
+            self.open_shards.push(slot);
+        } else if here.state == Segment::Mounted {
             self.take_into_use(slot);
         }
     }
@@ -354,7 +403,8 @@ impl Fleet {
 
     /// Whether a segment will take objects once its owner has told what is in it.
     pub(crate) fn is_any_offering(&self) -> bool {
-        self.slots().any(|(_, s)| s.serves() && s.is_offering())
+        self.slots()
+            .any(|(_, s)| s.serves() && s.is_offering() && s.is_memory())
     }
 
     fn measure(&mut self) {
@@ -398,7 +448,7 @@ impl Fleet {
         payload: impl FnOnce(&mut dyn SpaceMap) -> Option<Extents>,
     ) -> Option<ReplicaRecord> {
         let here = self.slot_mut(slot);
-        if here.is_owned() {
+        if !here.is_memory() {
             return None;
         }
         let before = here.space.free();
@@ -507,7 +557,11 @@ impl Fleet {
             }
         }
         let back = here.space.free() - before;
-        self.used -= back;
+        if here.is_shared() {
+            self.shared_used -= back;
+        } else {
+            self.used -= back;
+        }
     }
 
     /// Ends a replica by `event`, or by the loss of its segment when that came first, and drops its record.
@@ -531,6 +585,7 @@ impl Fleet {
             state: Replica::Readable,
             slot,
             position: 0,
+            // What lies in a shard file is never inline.
             extents: Extents::One(Extent::new(offset, len)),
             check: None,
             stored: 0,
@@ -541,13 +596,55 @@ impl Fleet {
     pub(crate) fn target(&self, record: &ReplicaRecord) -> Target {
         let slot = self.slot(record.slot);
         Target {
-            member: slot.member,
+            member: match slot.is_shared() {
+                true => MemberId::NOBODY,
+                false => slot.member,
+            },
             placement: Placement {
                 segment: slot.id,
                 extents: record.extents.clone(),
                 check: record.check,
             },
         }
+    }
+
+    /// Takes space for one record in a shard file.
+    pub(crate) fn reserve_record(&mut self, slot: u16, len: u64) -> Option<ReplicaRecord> {
+        let here = self.slot_mut(slot);
+        let before = here.space.free();
+        let extents = Extents::One(here.space.reserve(len)?);
+        here.references += 1;
+        self.shared_used += before - here.space.free();
+        Some(ReplicaRecord {
+            state: Replica::Writing,
+            slot,
+            position: 0,
+            extents,
+            check: None,
+            stored: 0,
+        })
+    }
+
+    /// Takes the space that a record had in an earlier life; `None` when it cannot have been its own.
+    pub(crate) fn restore_record(&mut self, slot: u16, extents: &Extents) -> Option<ReplicaRecord> {
+        let Extents::One(extent) = extents else {
+            return None;
+        };
+        let here = self.slot_mut(slot);
+        let before = here.space.free();
+        if extent.len == 0 || !here.space.restore(*extent) {
+            return None;
+        }
+        here.references += 1;
+        self.shared_used += before - here.space.free();
+        Some(ReplicaRecord {
+            state: Replica::Readable,
+            slot,
+            position: 0,
+            extents: extents.clone(),
+            check: None,
+            stored: 0,
+        })
     }
 
     /// Whether any owner allocates.
@@ -588,7 +685,7 @@ impl Fleet {
     /// Whether a payload of `len` bytes with its table could ever lie on the slot.
     pub(crate) fn could_hold(&self, slot: u16, len: u64) -> bool {
         let here = self.slot(slot);
-        !here.is_owned() && whole_len(len) <= here.space.capacity()
+        here.is_memory() && whole_len(len) <= here.space.capacity()
     }
 
     /// Whether some segment that takes objects could ever hold it.
@@ -599,7 +696,7 @@ impl Fleet {
     /// A segment as people see it.
     pub(crate) fn stat(&self, slot: &Slot, address: &str) -> SegmentStat {
         let (capacity, used, largest_free) = match slot.keep {
-            Keep::Delegated => (
+            Keep::Delegated | Keep::Shared { .. } => (
                 slot.space.capacity(),
                 slot.space.capacity() - slot.space.free(),
                 slot.space.largest_free(),

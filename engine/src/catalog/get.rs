@@ -153,8 +153,11 @@ impl Catalog {
             },
             span: self.config.lease,
         };
-        if recency == Recency::Touch && self.in_memory(row) {
-            self.policy.touch(row);
+        if recency == Recency::Touch {
+            if self.in_memory(row) {
+                self.policy.touch(row);
+            }
+            self.touch_shared(row);
         }
         if is_below {
             self.note_hit(now, row, idle, steps);
@@ -254,9 +257,11 @@ impl Catalog {
     /// Marks objects as just used, in this order.
     pub fn touch(&mut self, keys: Keys<'_>) {
         self.for_each_row(keys, Ahead::Look, |catalog, _, _, row| {
-            if let Some(row) = row.filter(|row| catalog.in_memory(*row)) {
+            let Some(row) = row else { return };
+            if catalog.in_memory(row) {
                 catalog.policy.touch(row);
             }
+            catalog.touch_shared(row);
         });
         self.settle();
     }

@@ -18,6 +18,8 @@
 //! * **I16** A version that a directory owes is not readable from it.
 //! * **I17** A copy on its way into memory is one of the readable version of a row that is marked, of which nothing is readable
 //!   in memory, and its replica is being written; no other row is marked.
+//! * **I18** The policy of shard files is told of every readable version with a replica in one, and of nothing else; what is
+//!   leaving them is counted in bytes.
 
 use super::{
     Catalog, ReplicaRecord,
@@ -45,7 +47,7 @@ impl Catalog {
     fn check_rows(&self) -> Vec<ReplicaRecord> {
         let mut held = Vec::new();
         let (mut rows, mut objects, mut extents, mut tagged) = (0, 0, 0, 0);
-        let mut in_memory = 0;
+        let (mut in_memory, mut in_shards) = (0, 0);
         for number in 0..self.table.rows.end() {
             let row = Row(number);
             let Some(head) = self.table.rows.get(row) else {
@@ -74,7 +76,10 @@ impl Catalog {
                 Place::Nowhere => continue,
                 Place::Inline { .. } | Place::Side(_) => {
                     let records = self.records(row);
-                    let whole = |r: &ReplicaRecord| r.extents.len().0 == head.len;
+                    let whole = |r: &ReplicaRecord| {
+                        let held = r.extents.len().0;
+                        held == head.len || (held > head.len && self.fleet.slot(r.slot).is_shared())
+                    };
                     assert!(
                         !records.is_empty() && records.iter().all(whole),
                         "I3: {records:?}"
@@ -83,7 +88,13 @@ impl Catalog {
                     held.extend_from_slice(&records);
                 }
             }
+            let in_shard = |r: &ReplicaRecord| {
+                r.state == Replica::Readable && self.fleet.slot(r.slot).is_shared()
+            };
+            let is_in_shard = self.records(row).iter().any(in_shard);
+            assert_eq!(is_in_shard, head.in_shard(), "I18: row {row:?}");
             objects += 1;
+            in_shards += u64::from(is_in_shard);
             in_memory += u64::from(self.in_memory(row));
         }
         assert_eq!(rows, self.table.rows.count(), "I10: rows");
@@ -93,6 +104,7 @@ impl Catalog {
             in_memory,
             "I6: rows of the policy and readable versions in memory"
         );
+        assert_eq!(self.shared.objects(), in_shards, "I18: rows of the policy");
         assert_eq!(
             (objects, extents),
             (self.stats.objects, self.stats.extents),
@@ -104,10 +116,14 @@ impl Catalog {
     /// I14 and I16 for one row.
     fn check_owners(&self, head: &Head, records: &[ReplicaRecord]) {
         for record in records {
-            let Some(directory) = self.fleet.slot(record.slot).directory() else {
+            let slot = self.fleet.slot(record.slot);
+            let Some(directory) = slot.directory() else {
                 continue;
             };
-            assert_eq!(record.state, Replica::Readable, "I14: {record:?}");
+            assert!(
+                record.state == Replica::Readable || slot.is_shared(),
+                "I14: {record:?}"
+            );
             let mut debts = self.directories.debts(directory);
             assert!(
                 !self.fleet.slot(record.slot).serves() || debts.all(|t| t != head.ticket),
@@ -184,7 +200,8 @@ impl Catalog {
         let mut references: BTreeMap<u16, u64> = BTreeMap::new();
         let mut stored: BTreeMap<u16, u64> = BTreeMap::new();
         let unfinished = open.chain(closing).chain(copies);
-        for record in rows.iter().chain(unfinished).chain(cooling) {
+        let leaving = self.shared.records();
+        for record in rows.iter().chain(unfinished).chain(cooling).chain(leaving) {
             *references.entry(record.slot).or_default() += 1;
             if self.fleet.slot(record.slot).is_owned() {
                 *stored.entry(record.slot).or_default() += record.stored;
@@ -198,7 +215,7 @@ impl Catalog {
                 .filter(|e| e.len > 0);
             by_slot.entry(record.slot).or_default().extend(extents);
         }
-        let mut used_in_all = 0;
+        let (mut used_in_all, mut in_shards) = (0, 0);
         for (slot, here) in self.fleet.slots() {
             assert_eq!(
                 references.get(&slot).copied().unwrap_or(0),
@@ -234,8 +251,25 @@ impl Catalog {
                 "I2: {}",
                 here.id
             );
-            used_in_all += used;
+            match here.is_shared() {
+                true => in_shards += used,
+                false => used_in_all += used,
+            }
         }
         assert_eq!(used_in_all, self.fleet.used, "I10: used bytes");
+        assert_eq!(
+            in_shards, self.fleet.shared_used,
+            "I10: used bytes of shards"
+        );
+        let leaving = self
+            .shared
+            .records()
+            .map(|r| r.extents.len().0)
+            .sum::<u64>();
+        assert_eq!(
+            leaving,
+            self.shared.leaving_bytes(),
+            "I18: bytes that leave"
+        );
     }
 }

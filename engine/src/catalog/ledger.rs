@@ -92,6 +92,15 @@ impl Ledger {
         self.is_known
     }
 
+    /// Another member goes on with the segment: its stream is a new one.
+    pub(crate) fn hand_over(&mut self) {
+        *self = Self {
+            is_known: self.is_known,
+            old: std::mem::take(&mut self.old),
+            ..Self::default()
+        };
+    }
+
     /// Where the stream is after the batch.
     fn follow(&self, batch: &LedgerBatch) -> Option<(u64, Stage)> {
         let here = self.generation;
@@ -193,7 +202,7 @@ impl Catalog {
         Ok(reply)
     }
 
-    fn told_by(&self, member: MemberId, segment: SegmentId) -> Answer<u16> {
+    fn told_by(&mut self, member: MemberId, segment: SegmentId) -> Answer<u16> {
         if !self.members.alive(member) {
             return Err(members::unknown(member));
         }
@@ -202,7 +211,10 @@ impl Catalog {
         let Some(slot) = serving else {
             return Err(members::not_mounted(segment));
         };
-        if self.fleet.slot(slot).member != member {
+        let here = self.fleet.slot(slot);
+        if here.is_shared() && here.member == MemberId::NOBODY {
+            self.take_over(slot, member);
+        } else if here.member != member {
             return Err(members::not_yours(segment));
         }
         Ok(slot)
@@ -211,7 +223,7 @@ impl Catalog {
     /// The slot into which the snapshot goes.
     fn begin_snapshot(&mut self, slot: u16) -> Answer<u16> {
         let here = self.fleet.slot(slot);
-        let Some(directory) = here.directory() else {
+        let Some(directory) = here.directory().filter(|_| here.is_owned()) else {
             return Ok(slot);
         };
         self.directories.begun(directory);
@@ -263,7 +275,10 @@ impl Catalog {
 
     fn forgotten(&mut self, slot: u16, ticket: Ticket) {
         match self.fleet.slot(slot).directory() {
-            Some(directory) => self.directories.pay(directory, ticket),
+            Some(directory) => {
+                self.directories.pay(directory, ticket);
+                self.buried(slot, ticket);
+            }
             None => self.retirement_acknowledged(slot, ticket),
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     command::{Answer, Keep, MemberOffer, NAME_LEN_MAX, SegmentOffer, SegmentStat},
     member::{Member, MemberEvent},
     segment::{Segment, SegmentEvent},
+    shard_record,
     space::GRAIN,
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -150,9 +151,10 @@ impl Catalog {
             return;
         };
         self.seen.must(&mut row.state, event);
+        self.put_down(member);
         let given = |s: &fleet::Slot| s.member == member && s.serves() && !s.is_old;
         let given = self.fleet.slots().filter(|(_, slot)| given(slot));
-        let mut given: Vec<_> = given.map(|(slot, s)| (!s.is_owned(), slot)).collect();
+        let mut given: Vec<_> = given.map(|(slot, s)| (s.is_memory(), slot)).collect();
         // What was on its way from memory may have arrived in a directory, which must be known to be absent by then.
         given.sort_unstable();
         for (_, slot) in given {
@@ -216,8 +218,29 @@ impl Catalog {
                 offer.capacity
             ));
         }
-        if offer.keep == (Keep::Owned { directory: MEMORY }) {
+        let directory = match offer.keep {
+            Keep::Delegated => None,
+            Keep::Owned { directory } | Keep::Shared { directory, .. } => Some(directory),
+        };
+        if directory == Some(MEMORY) {
             return wrong("a directory has a number other than 0".into());
+        }
+        if let Keep::Shared {
+            directory,
+            alignment,
+        } = offer.keep
+        {
+            let bounds = shard_record::ALIGNMENT_MIN..=shard_record::ALIGNMENT_MAX;
+            if !alignment.is_power_of_two() || !bounds.contains(&u64::from(alignment)) {
+                return wrong(format!(
+                    "{alignment} is no alignment of a shard file: it is a power of two from {} to {}",
+                    bounds.start(),
+                    bounds.end()
+                ));
+            }
+            if let Some(mounted) = self.known_shard(directory) {
+                return Ok(mounted);
+            }
         }
         if let Keep::Owned { directory } = offer.keep
             && let Some(mounted) = self.claim_directory(member, directory)?
@@ -231,7 +254,7 @@ impl Catalog {
             };
             self.raise_era(Era(next));
         }
-        if let Keep::Owned { directory } = offer.keep {
+        if let Some(directory) = directory {
             self.directories.mounted(directory)?;
         }
         let mounting = Mounting {
@@ -244,6 +267,7 @@ impl Catalog {
         };
         let mounted = self.fleet.mount(&mounting, self.config.allocator);
         self.policy.set_capacity(ByteCount(self.fleet.capacity));
+        self.measure_shards();
         self.settle();
         mounted.ok_or_else(too_many_segments)
     }
@@ -321,7 +345,7 @@ impl Catalog {
             return Err(not_mounted(segment));
         };
         let here = self.fleet.slot_mut(slot);
-        if here.member != member {
+        if here.is_shared() || here.member != member {
             return Err(not_yours(segment));
         }
         if here.state != Segment::Mounted {

@@ -125,7 +125,7 @@ impl Catalog {
         let records = self.records(row);
         records.iter().any(|r| {
             let slot = self.fleet.slot(r.slot);
-            r.state == Replica::Readable && slot.is_owned() && slot.serves()
+            r.state == Replica::Readable && !slot.is_memory() && slot.serves()
         })
     }
 
@@ -217,7 +217,7 @@ impl Catalog {
             self.stats.demoted += 1;
             self.table.head_mut(row).set_hit(false);
             self.drop_replicas(now, row, |catalog, record| {
-                !catalog.fleet.slot(record.slot).is_owned()
+                catalog.fleet.slot(record.slot).is_memory()
             });
             return;
         }

@@ -195,7 +195,7 @@ impl Catalog {
         };
         let best = targets.as_slice().first();
         let slot = best.and_then(|best| self.fleet.find(best.placement.segment));
-        if slot.is_some_and(|slot| !self.fleet.slot(slot).is_owned()) {
+        if slot.is_some_and(|slot| self.fleet.slot(slot).is_memory()) {
             return Ok(Some(Prefetched::InMemory));
         }
         let priority = match wish {

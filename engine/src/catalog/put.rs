@@ -58,7 +58,8 @@ impl Catalog {
         match answer {
             Ok(PutAnswer::Granted(grant)) => {
                 self.stats.puts_granted += 1;
-                let partial = grant.targets.as_slice().len() < usize::from(wish.replicas);
+                let wished = usize::from(wish.replicas) + usize::from(wish.dfs);
+                let partial = grant.targets.as_slice().len() < wished;
                 self.stats.puts_partial += u64::from(partial);
             }
             Ok(PutAnswer::Existed) => self.stats.puts_existed += 1,
@@ -83,7 +84,7 @@ impl Catalog {
         row: Option<Row>,
         steps: &mut Steps,
     ) -> Answer<PutAnswer> {
-        if wish.replicas == 0 {
+        if wish.replicas == 0 && wish.dfs == 0 {
             return Err(Error::new(
                 Code::InvalidParams,
                 "0 replicas were asked for: ask for at least 1",
@@ -95,11 +96,22 @@ impl Catalog {
             }
             self.make_way(now, found)?;
         }
-        let replicas = self.make_room(now, item.len, wish, steps)?;
-        let (Some(ticket), Some(row)) = (self.next_ticket(), self.table.insert(probe)) else {
-            for record in replicas {
-                self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
+        let mut replicas = match wish.replicas {
+            0 => Vec::new(),
+            _ => self.make_room(now, item.len, wish, steps)?,
+        };
+        match self.reserve_records(now, probe.tenant, item, wish, steps) {
+            Ok(records) => replicas.extend(records),
+            Err(error) => {
+                self.return_space(replicas);
+                return Err(error);
             }
+        }
+        for (position, record) in replicas.iter_mut().enumerate() {
+            record.position = position as u8;
+        }
+        let (Some(ticket), Some(row)) = (self.next_ticket(), self.table.insert(probe)) else {
+            self.return_space(replicas);
             return Err(Error::new(
                 Code::KeysUltraLimit,
                 "the partition can number no more objects or writes",
@@ -131,6 +143,13 @@ impl Catalog {
             targets,
             span: self.config.write_discard,
         }))
+    }
+
+    /// Nobody has heard of these replicas.
+    fn return_space(&mut self, replicas: Vec<ReplicaRecord>) {
+        for record in replicas {
+            self.fleet.free(record, ReplicaEvent::Lose, &mut self.seen);
+        }
     }
 
     /// Clears a row that has nothing to read: a lost version goes, an abandoned write is pre-empted. The row is gone then.
@@ -240,7 +259,6 @@ impl Catalog {
             .fleet
             .reserve(slot, len)
             .or_else(|| self.fleet.reserve_pieces(slot, len));
-        let position = replicas.len() as u8;
-        replicas.extend(record.map(|record| ReplicaRecord { position, ..record }));
+        replicas.extend(record);
     }
 }

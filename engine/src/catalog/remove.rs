@@ -99,16 +99,17 @@ impl Catalog {
             // Replicas of this very version are still being written.
             self.close(ticket, WriteEvent::Expire);
         }
-        let until = self.table.head(row).lease().until;
+        let head = self.table.head(row);
+        let (until, ticket) = (head.lease().until, head.ticket);
         match self.take_version(row) {
             Taken::Nothing => {}
             Taken::One(record) => {
-                if let Some(record) = self.retire_record(now, until, record) {
+                if let Some(record) = self.retire_record(now, until, ticket, record) {
                     self.keep_cool(until, vec![record]);
                 }
             }
             Taken::Many(records) => {
-                let retire = |record| self.retire_record(now, until, record);
+                let retire = |record| self.retire_record(now, until, ticket, record);
                 let kept: Vec<_> = records.into_iter().filter_map(retire).collect();
                 if !kept.is_empty() {
                     self.keep_cool(until, kept);
@@ -125,6 +126,7 @@ impl Catalog {
         &mut self,
         now: Timestamp,
         until: Timestamp,
+        ticket: Ticket,
         mut record: ReplicaRecord,
     ) -> Option<ReplicaRecord> {
         if !self.fleet.slot(record.slot).serves() {
@@ -132,6 +134,10 @@ impl Catalog {
             return None;
         }
         self.seen.must(&mut record.state, ReplicaEvent::Retire);
+        if self.fleet.slot(record.slot).is_shared() {
+            self.lay_out(until, ticket, record);
+            return None;
+        }
         // What its owner keeps, the owner guards for as long as a request takes.
         if until > now && !self.fleet.slot(record.slot).is_owned() {
             return Some(record);
@@ -158,6 +164,7 @@ impl Catalog {
     /// The replicas of the readable version; the row has none any more.
     fn take_version(&mut self, row: Row) -> Taken {
         self.end_offload(row);
+        self.forget_shared(row);
         self.stop_copy(row, WriteEvent::Preempt);
         self.stats.objects -= 1;
         self.stats.extents -= self.extent_count(row);

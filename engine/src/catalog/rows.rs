@@ -86,6 +86,7 @@ const ASKED: u16 = 128;
 const REFUSED: u16 = 256;
 const HIT: u16 = 512;
 const COPYING: u16 = 1024;
+const IN_SHARD: u16 = 2048;
 
 impl Head {
     const VACANT: Self = Self {
@@ -208,6 +209,15 @@ impl Head {
 
     pub(crate) fn set_copying(&mut self, on: bool) {
         self.set(COPYING, on);
+    }
+
+    /// Whether the policy of shard files knows of it.
+    pub(crate) fn in_shard(&self) -> bool {
+        self.has(IN_SHARD)
+    }
+
+    pub(crate) fn set_in_shard(&mut self, on: bool) {
+        self.set(IN_SHARD, on);
     }
 
     pub(crate) fn lease(&self) -> LeaseFields {

@@ -577,6 +577,7 @@ fn half_written_on_a_lost_member() -> (Rig, PutGrant) {
     let wish = Wish {
         replicas: 2,
         preferred: vec!["other".into(), "seg0".into()],
+        ..Wish::default()
     };
     let PutAnswer::Granted(grant) = rig.start_wish("a", 100, &wish).unwrap() else {
         panic!()
@@ -732,6 +733,7 @@ mod ledger;
 mod owner;
 mod promote;
 mod reoffer;
+mod shared;
 
 impl Rig {
     fn clear(&mut self, text: &str, segment: Option<&str>) -> bool {

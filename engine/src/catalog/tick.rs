@@ -39,6 +39,7 @@ impl Catalog {
         }
         self.finish_unmounts(now);
         self.cool(now, &mut steps);
+        self.cool_shards(now, &mut steps);
         self.expire_writes(now, &mut steps);
         self.expire_copies(now, &mut steps);
         self.sweep(now, &mut steps);
@@ -52,6 +53,7 @@ impl Catalog {
         }
         self.feed_again(&mut steps);
         self.relieve(now, &mut steps);
+        self.relieve_shards(now, &mut steps);
         self.settle();
         Ticked { more: steps.0 == 0 }
     }

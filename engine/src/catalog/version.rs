@@ -26,6 +26,7 @@ impl Catalog {
             && only.check.is_none()
             && only.state == Replica::Readable
             && let Extents::One(extent) = only.extents
+            && !self.fleet.slot(only.slot).is_shared()
         {
             let offset = match self.fleet.slot(only.slot).is_owned() {
                 true => only.stored,
@@ -75,7 +76,7 @@ impl Catalog {
 
     /// Whether a replica lies in memory: then the eviction policy knows of the row.
     pub(super) fn in_memory(&self, row: Row) -> bool {
-        let in_memory = |slot: u16| !self.fleet.slot(slot).is_owned();
+        let in_memory = |slot: u16| self.fleet.slot(slot).is_memory();
         match self.table.head(row).place() {
             Place::Nowhere => false,
             Place::Inline { slot, .. } => in_memory(slot),
@@ -92,7 +93,7 @@ impl Catalog {
         let records = self.records(row);
         let readable = records.iter().filter(|r| r.state == Replica::Readable);
         readable
-            .filter(|r| !self.fleet.slot(r.slot).is_owned())
+            .filter(|r| self.fleet.slot(r.slot).is_memory())
             .map(|r| self.fleet.footprint(r.slot, len))
             .sum()
     }
@@ -121,9 +122,13 @@ impl Catalog {
         let records = self.records(row).into_owned();
         let named = |r: &ReplicaRecord| r.state == Replica::Readable && which(self, r);
         let (gone, kept): (Vec<_>, Vec<_>) = records.into_iter().partition(named);
-        let until = self.table.head(row).lease().until;
+        let (until, ticket) = (
+            self.table.head(row).lease().until,
+            self.table.head(row).ticket,
+        );
         self.set_records(row, kept);
-        let retire = |record| self.retire_record(now, until, record);
+        self.note_shared(row);
+        let retire = |record| self.retire_record(now, until, ticket, record);
         let cooling: Vec<_> = gone.into_iter().filter_map(retire).collect();
         if !cooling.is_empty() {
             self.keep_cool(until, cooling);

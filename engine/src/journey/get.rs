@@ -130,8 +130,9 @@ pub async fn get(
 }
 
 /// One object of a round: what is wanted of it and what was granted.
-struct Wanted {
+struct Wanted<'a> {
     index: usize,
+    key: Key<'a>,
     offset: u64,
     len: u64,
     located: Located,
@@ -172,6 +173,7 @@ async fn get_round(
                 gets[*index].range(located.grant.len).map(|(offset, len)| {
                     wanted.push(Wanted {
                         index: *index,
+                        key: gets[*index].key,
                         offset,
                         len,
                         located,
@@ -211,9 +213,9 @@ fn is_stale(error: &Error) -> bool {
     )
 }
 
-fn stretch(wanted: &[Wanted], bytes_max: u64) -> usize {
+fn stretch(wanted: &[Wanted<'_>], bytes_max: u64) -> usize {
     let mut bytes = 0;
-    let fits = |one: &&Wanted| {
+    let fits = |one: &&Wanted<'_>| {
         let first = bytes == 0;
         bytes += one.len.max(1);
         first || bytes <= bytes_max
@@ -247,7 +249,7 @@ impl Cover {
 }
 
 /// Reads what was located, replica after replica, and believes what is proved.
-async fn read(ports: &Ports, wanted: &[Wanted], into: &mut dyn GetInto) -> Vec<Answer<()>> {
+async fn read(ports: &Ports, wanted: &[Wanted<'_>], into: &mut dyn GetInto) -> Vec<Answer<()>> {
     let asked: Vec<_> = wanted.iter().map(|one| (one.index, one.len)).collect();
     let mut results: Vec<Answer<()>> = Vec::with_capacity(wanted.len());
     let mut rooms: Vec<Option<&mut [u8]>> = Vec::with_capacity(wanted.len());
@@ -285,14 +287,14 @@ async fn read(ports: &Ports, wanted: &[Wanted], into: &mut dyn GetInto) -> Vec<A
 
 async fn read_replica(
     ports: &Ports,
-    wanted: &[Wanted],
+    wanted: &[Wanted<'_>],
     replica: usize,
     turn: &[bool],
     rooms: &mut [Option<&mut [u8]>],
     results: &mut [Answer<()>],
 ) {
-    let cover = |one: &Wanted| Cover::of(one.offset, one.len, one.located.grant.len);
-    let exact = |one: &Wanted| {
+    let cover = |one: &Wanted<'_>| Cover::of(one.offset, one.len, one.located.grant.len);
+    let exact = |one: &Wanted<'_>| {
         cover(one)
             == Cover {
                 offset: one.offset,
@@ -300,7 +302,7 @@ async fn read_replica(
             }
     };
     // Ranges that do not lie on whole chunks are read beside the caller's buffer, which gets only what was asked for.
-    let beside = |one: &Wanted| {
+    let beside = |one: &Wanted<'_>| {
         if exact(one) {
             Vec::new()
         } else {
@@ -323,9 +325,11 @@ async fn read_replica(
             _ => &mut beside[..],
         };
         let grant = &one.located.grant;
+        let source = &grant.replicas.as_slice()[replica];
         ops.push(ReadOp {
+            name: source.is_shared().then_some(one.key),
             ticket: grant.ticket,
-            source: &grant.replicas.as_slice()[replica],
+            source,
             object_len: grant.len,
             offset: cover(one).offset,
             into,

@@ -2,8 +2,10 @@
 
 use super::{Patience, with_alarm};
 use crate::{
-    command::{Answer, BATCH_MAX, PutAnswer, PutEnd, PutGrant, PutItem, Tags, Wish, Written},
-    port::{Ports, WriteOp},
+    command::{
+        Answer, BATCH_MAX, PutAnswer, PutEnd, PutGrant, PutItem, Tags, Target, Wish, Written,
+    },
+    port::{Name, Ports, WriteOp},
 };
 use std::time::Duration;
 use ziggurat_base::{Code, Crc32, Error, Key, TenantId, Ticket, Timestamp};
@@ -156,23 +158,84 @@ async fn ask<'a>(
     (going, waiting)
 }
 
-async fn move_and_end(ports: &Ports, going: &[Going<'_>], answers: &mut [Answer<PutOutcome>]) {
+/// What became of the replicas of each granted put, by position in its grant.
+type Moved = Vec<Vec<Answer<Crc32>>>;
+
+/// Moves the bytes to memory, and then to the shard files of what has a good replica in the memory that was asked for.
+async fn move_all(ports: &Ports, going: &[Going<'_>]) -> Moved {
+    let unwritten = |here: &Going<'_>| {
+        let targets = here.grant.targets.as_slice();
+        targets.iter().map(|_| Err(not_tried())).collect()
+    };
+    let mut moved: Moved = going.iter().map(unwritten).collect();
+    write_class(ports, going, &mut moved, |_, target| !target.is_shared()).await;
+    let is_good = |here: &Going<'_>, results: &[Answer<Crc32>]| {
+        let targets = here.grant.targets.as_slice();
+        let mut memory = targets
+            .iter()
+            .zip(results)
+            .filter(|(t, _)| !t.is_shared())
+            .peekable();
+        memory.peek().is_none() || memory.any(|(_, result)| result.is_ok())
+    };
+    let good: Vec<_> = going
+        .iter()
+        .zip(&moved)
+        .map(|(here, r)| is_good(here, r))
+        .collect();
+    write_class(ports, going, &mut moved, |index, target| {
+        target.is_shared() && good[index]
+    })
+    .await;
+    moved
+}
+
+fn not_tried() -> Error {
+    Error::new(
+        Code::WriteFail,
+        "nothing was written to the shard files, for memory failed",
+    )
+}
+
+/// Writes the replicas that `which` names.
+async fn write_class(
+    ports: &Ports,
+    going: &[Going<'_>],
+    moved: &mut Moved,
+    which: impl Fn(usize, &Target) -> bool,
+) {
     let mut ops = Vec::with_capacity(going.len());
-    for here in going {
-        let len = here.put.len();
-        for target in here.grant.targets.as_slice() {
+    let mut cells = Vec::with_capacity(going.len());
+    for (index, here) in going.iter().enumerate() {
+        let targets = here.grant.targets.as_slice().iter().enumerate();
+        let name = Name {
+            key: here.put.key,
+            tags: here.put.tags,
+        };
+        for (position, target) in targets.filter(|(_, target)| which(index, target)) {
             ops.push(WriteOp {
+                name: target.is_shared().then_some(name),
                 ticket: here.grant.ticket,
                 target,
                 parts: here.put.parts,
-                len,
+                len: here.put.len(),
             });
+            cells.push((index, position));
         }
     }
+    if ops.is_empty() {
+        return;
+    }
+    for ((index, position), result) in cells.into_iter().zip(ports.data.write(&ops).await) {
+        moved[index][position] = result;
+    }
+}
+
+async fn move_and_end(ports: &Ports, going: &[Going<'_>], answers: &mut [Answer<PutOutcome>]) {
     let tickets: Vec<_> = going.iter().map(|g| g.grant.ticket).collect();
-    let moved = with_alarm(ports.data.write(&ops), || renew(ports, going, &tickets)).await;
-    let mut results = match moved {
-        Ok(results) => results.into_iter(),
+    let moved = with_alarm(move_all(ports, going), || renew(ports, going, &tickets)).await;
+    let moved = match moved {
+        Ok(moved) => moved,
         Err(error) => {
             for here in going {
                 answers[here.index] = Err(error.clone());
@@ -184,12 +247,8 @@ async fn move_and_end(ports: &Ports, going: &[Going<'_>], answers: &mut [Answer<
     let mut ends = Vec::with_capacity(going.len());
     let mut ending = Vec::with_capacity(going.len());
     let mut revoked = Vec::new();
-    for here in going {
-        let replicas: Vec<_> = results
-            .by_ref()
-            .take(here.grant.targets.as_slice().len())
-            .collect();
-        match judge(here.grant.ticket, &replicas) {
+    for (here, results) in going.iter().zip(&moved) {
+        match judge(&here.grant, results) {
             Ok(end) => {
                 ends.push(end);
                 ending.push(here.index);
@@ -233,24 +292,43 @@ async fn renew(ports: &Ports, going: &[Going<'_>], tickets: &[Ticket]) -> Result
     Ok(())
 }
 
-/// Makes one report of what became of the replicas, or says why none is good.
-fn judge(ticket: Ticket, replicas: &[Answer<Crc32>]) -> Result<PutEnd, Error> {
-    let Some(crc) = replicas.iter().find_map(|r| r.as_ref().ok()).copied() else {
-        let first = replicas.iter().find_map(|r| r.as_ref().err()).cloned();
-        return Err(first.unwrap_or_else(|| Code::WriteFail.into()));
-    };
+/// Makes one report of what became of the replicas, or says why it came to nothing: each kind of space that was asked for
+/// needs a good replica.
+fn judge(grant: &PutGrant, replicas: &[Answer<Crc32>]) -> Result<PutEnd, Error> {
+    let crc = replicas.iter().find_map(|r| r.as_ref().ok()).copied();
     // A replica with another sum saw other bytes: the caller changed its buffer meanwhile.
-    let good = |r: &Answer<Crc32>| r.as_ref().is_ok_and(|sum| *sum == crc);
+    let good = |r: &Answer<Crc32>| r.as_ref().is_ok_and(|sum| Some(*sum) == crc);
+    for shared in [false, true] {
+        let targets = grant.targets.as_slice().iter().zip(replicas);
+        let class: Vec<_> = targets
+            .filter(|(target, _)| target.is_shared() == shared)
+            .map(|(_, result)| result)
+            .collect();
+        if !class.is_empty() && !class.iter().any(|result| good(result)) {
+            let first = class.iter().find_map(|r| r.as_ref().err()).cloned();
+            return Err(first.unwrap_or_else(changed));
+        }
+    }
+    let Some(crc) = crc else {
+        return Err(Code::WriteFail.into());
+    };
     let written = if replicas.iter().all(good) {
         Written::All
     } else {
         Written::Each(replicas.iter().map(|r| Some(good(r))).collect())
     };
     Ok(PutEnd {
-        ticket,
+        ticket: grant.ticket,
         crc,
         written,
     })
+}
+
+fn changed() -> Error {
+    Error::new(
+        Code::ChecksumMismatch,
+        "the value changed while it was written",
+    )
 }
 
 /// Gives tickets up, best effort: a writer that is not heard is fenced in time.

@@ -7,9 +7,9 @@ use super::{
 use crate::wire::{self, ledger::Step, note::Note};
 use std::sync::Arc;
 use wire::LedgerItemKind as Kind;
-use ziggurat_base::{Crc32, Error, Key, MemberId, SegmentId, Ticket};
+use ziggurat_base::{Crc32, Error, Extent, Key, MemberId, SegmentId, Ticket};
 use ziggurat_engine::{
-    command::{Effect, OwnedTags, Priority},
+    command::{DeadRecord, Effect, OwnedTags, Priority},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
 };
 
@@ -251,6 +251,12 @@ pub(crate) fn pack_note(effect: &Effect) -> Option<wire::Note> {
         Effect::Discard {
             segment, tickets, ..
         } => Note::Discard(versions(segment, tickets.iter().map(|t| t.0).collect())),
+        Effect::Bury { segment, dead, .. } => Note::Bury(wire::Burials {
+            segment: segment.0,
+            tickets: dead.iter().map(|dead| dead.ticket.0).collect(),
+            offsets: dead.iter().map(|dead| dead.extent.offset).collect(),
+            lens: dead.iter().map(|dead| dead.extent.len).collect(),
+        }),
     };
     Some(wire::Note { note: Some(note) })
 }
@@ -285,6 +291,23 @@ fn unpack_promote(member: MemberId, message: wire::Promote) -> Result<Effect, Er
         write: Ticket(message.write),
         priority,
     })
+}
+
+fn unpack_dead(burials: &wire::Burials) -> Result<Vec<DeadRecord>, Error> {
+    let count = burials.tickets.len();
+    check_count(count)?;
+    if (burials.offsets.len(), burials.lens.len()) != (count, count) {
+        return Err(broken("burials with more or fewer extents than tickets"));
+    }
+    let extents = burials.offsets.iter().zip(&burials.lens);
+    let unpack = |(ticket, (offset, len)): (&u64, (&u64, &u64))| match offset.checked_add(*len) {
+        Some(_) => Ok(DeadRecord {
+            ticket: Ticket(*ticket),
+            extent: Extent::new(*offset, *len),
+        }),
+        None => Err(broken("an extent that ends beyond 64 bits")),
+    };
+    burials.tickets.iter().zip(extents).map(unpack).collect()
 }
 
 /// What a push tells a member.
@@ -327,6 +350,11 @@ pub(crate) fn note(member: MemberId, message: wire::Note) -> Result<Effect, Erro
                 tickets: versions.tickets.into_iter().map(Ticket).collect(),
             }
         }
+        Some(Note::Bury(burials)) => Effect::Bury {
+            member,
+            segment: SegmentId(burials.segment),
+            dead: unpack_dead(&burials)?,
+        },
         Some(Note::Promote(promote)) => unpack_promote(member, promote)?,
         None => return Err(broken("a note that says nothing")),
     })

@@ -152,6 +152,14 @@ fn pack_keep(keep: Keep) -> Vec<u8> {
     match keep {
         Keep::Delegated => Vec::new(),
         Keep::Owned { directory } => directory.0.to_le_bytes().to_vec(),
+        Keep::Shared {
+            directory,
+            alignment,
+        } => {
+            let mut bytes = directory.0.to_le_bytes().to_vec();
+            bytes.extend(alignment.to_le_bytes());
+            bytes
+        }
     }
 }
 
@@ -159,11 +167,17 @@ fn keep(bytes: &[u8]) -> Result<Keep, Error> {
     if bytes.is_empty() {
         return Ok(Keep::Delegated);
     }
-    let number = bytes.try_into().map(u128::from_le_bytes);
-    let directory = number.map(DirectoryId);
-    directory
-        .map(|directory| Keep::Owned { directory })
-        .map_err(|_| broken(format!("a directory's number of {} bytes", bytes.len())))
+    let odd = || broken(format!("a directory's number of {} bytes", bytes.len()));
+    let (number, rest) = bytes.split_first_chunk::<16>().ok_or_else(odd)?;
+    let directory = DirectoryId(u128::from_le_bytes(*number));
+    if rest.is_empty() {
+        return Ok(Keep::Owned { directory });
+    }
+    let alignment = rest.try_into().map_err(|_| odd())?;
+    Ok(Keep::Shared {
+        directory,
+        alignment: u32::from_le_bytes(alignment),
+    })
 }
 
 /// The offered space of a message.
@@ -255,5 +269,5 @@ same_fields! {
     locate_hits locate_misses exist_hits exist_misses holds_returned removed evicted evicted_bytes lost members_expired
     owned_capacity owned_used owned_replicas adopted discarded dropped demoted unkept offloading offloading_bytes
     directories_absent debts key_debts promoting promoting_bytes promoted promoted_bytes promotions_dropped
-    promotions_failed
+    promotions_failed dfs_capacity dfs_used dfs_objects dfs_cooling dfs_evicted
 }

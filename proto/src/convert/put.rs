@@ -20,6 +20,7 @@ pub(crate) fn pack_start(tenant: TenantId, items: &[PutItem<'_>], wish: &Wish) -
         keys: Some(keys::pack_iter(tenant, items.iter().map(|item| item.key))),
         lens: items.iter().map(|item| item.len).collect(),
         replicas: wish.replicas.into(),
+        dfs: wish.dfs.into(),
         preferred: wish.preferred.iter().map(|name| name.to_string()).collect(),
         tags: tags
             .map(|(index, item)| pack_tags(index, &item.tags))
@@ -84,12 +85,15 @@ pub(crate) fn items(message: &wire::PutStart) -> Result<(TenantId, Vec<PutItem<'
 
 /// The wish of a request.
 pub(crate) fn wish(message: &wire::PutStart) -> Result<Wish, Error> {
-    let replicas = u8::try_from(message.replicas).map_err(|_| {
-        let what = format!("{} replicas: 255 are the most", message.replicas);
-        Error::new(Code::InvalidParams, what)
-    })?;
+    let count = |count: u32| {
+        u8::try_from(count).map_err(|_| {
+            let what = format!("{count} replicas: 255 are the most");
+            Error::new(Code::InvalidParams, what)
+        })
+    };
     Ok(Wish {
-        replicas,
+        replicas: count(message.replicas)?,
+        dfs: count(message.dfs)?,
         preferred: message
             .preferred
             .iter()

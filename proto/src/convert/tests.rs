@@ -169,11 +169,17 @@ fn any_stock() -> impl Strategy<Value = Stock> {
 }
 
 fn any_keep() -> impl Strategy<Value = Keep> {
-    option::of(any::<u128>()).prop_map(|number| match number {
-        None => Keep::Delegated,
-        Some(number) => Keep::Owned {
-            directory: DirectoryId(number),
-        },
+    let keeps = (option::of(any::<u128>()), option::of(any::<u32>()));
+    keeps.prop_map(|(number, alignment)| {
+        let directory = number.map(DirectoryId);
+        match (directory, alignment) {
+            (None, _) => Keep::Delegated,
+            (Some(directory), None) => Keep::Owned { directory },
+            (Some(directory), Some(alignment)) => Keep::Shared {
+                directory,
+                alignment,
+            },
+        }
     })
 }
 
@@ -244,6 +250,7 @@ proptest! {
     fn puts_round_trip(
         list in vec((any_key(), any::<u64>(), option::of(any_key()), option::of(any_key()), any_hint()), 0..9),
         replicas in any::<u8>(),
+        dfs in any::<u8>(),
         preferred in vec(".{0,9}", 0..3),
     ) {
         let items: Vec<_> = list.iter().map(|(key, len, parent, group, hint)| PutItem {
@@ -256,7 +263,7 @@ proptest! {
             },
         }).collect();
         let preferred = preferred.into_iter().map(Into::into).collect();
-        let wish = Wish { replicas, preferred };
+        let wish = Wish { replicas, dfs, preferred };
         let message = over(&put::pack_start(TenantId(3), &items, &wish));
         prop_assert_eq!(put::wish(&message).unwrap(), wish);
         let (tenant, back) = put::items(&message).unwrap();

@@ -75,6 +75,7 @@ fn wish(config: &ReplicateConfig) -> Result<Wish, Error> {
     let single = Some(&config.preferred_segment).filter(|name| !name.is_empty());
     Ok(Wish {
         replicas,
+        dfs: 0,
         preferred: names
             .chain(single)
             .map(|name| name.as_str().into())

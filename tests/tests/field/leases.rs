@@ -37,6 +37,7 @@ async fn late_read(store: &Store) -> Result<()> {
     assert_eq!(store.get("old").await?, None, "it was evicted");
     let mut buffer = vec![0xa5; 1 << 20];
     let mut op = [ReadOp {
+        name: None,
         ticket: grant.ticket,
         source: &grant.replicas.as_slice()[0],
         object_len: grant.len,

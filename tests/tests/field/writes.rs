@@ -100,6 +100,7 @@ async fn a_zombie_that_wakes_up_damages_nobody() -> Result<()> {
     let foreign = vec![0xee; 1 << 20];
     let target = &grant.targets.as_slice()[0];
     let op = WriteOp {
+        name: None,
         ticket: grant.ticket,
         target,
         parts: &[&foreign],

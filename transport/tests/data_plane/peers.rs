@@ -26,6 +26,7 @@ use ziggurat_transport::{
 
 async fn put(peer: &Peer, ticket: u64, target: &Target, bytes: &[u8]) -> Result<(), Code> {
     let ops = [WriteOp {
+        name: None,
         ticket: Ticket(ticket),
         target,
         parts: &[bytes],
@@ -37,6 +38,7 @@ async fn put(peer: &Peer, ticket: u64, target: &Target, bytes: &[u8]) -> Result<
 
 async fn get(peer: &Peer, ticket: u64, source: &Target, into: &mut [u8]) -> Answer<ReadSums> {
     let mut ops = [ReadOp {
+        name: None,
         ticket: Ticket(ticket),
         source,
         object_len: source.placement.extents.len().0,

@@ -59,6 +59,7 @@ async fn what_is_fetched_is_sent_and_a_failure_is_told_in_its_place() {
     for (ticket, place) in (8..).zip(&targets) {
         let bytes = payload(len, ticket);
         let op = WriteOp {
+            name: None,
             ticket: Ticket(ticket),
             target: place,
             parts: &[&bytes],
@@ -71,6 +72,7 @@ async fn what_is_fetched_is_sent_and_a_failure_is_told_in_its_place() {
         .zip(&targets)
         .zip(&mut buffers)
         .map(|((ticket, source), into)| ReadOp {
+            name: None,
             ticket: Ticket(ticket),
             source,
             object_len: len,
@@ -155,6 +157,7 @@ async fn a_batch_is_fetched_at_once_and_answered_in_order() {
     for (ticket, place) in (1..).zip(&targets) {
         let bytes = payload(len, ticket);
         let op = WriteOp {
+            name: None,
             ticket: Ticket(ticket),
             target: place,
             parts: &[&bytes],
@@ -167,6 +170,7 @@ async fn a_batch_is_fetched_at_once_and_answered_in_order() {
         .zip(&targets)
         .zip(&mut buffers)
         .map(|((ticket, source), into)| ReadOp {
+            name: None,
             ticket: Ticket(ticket),
             source,
             object_len: len,

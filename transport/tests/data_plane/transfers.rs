@@ -21,6 +21,7 @@ use ziggurat_transport::client::{Peer, PeerOptions};
 
 fn write_op<'a>(ticket: u64, target: &'a Target, parts: &'a [&'a [u8]]) -> WriteOp<'a> {
     WriteOp {
+        name: None,
         ticket: Ticket(ticket),
         target,
         parts,
@@ -30,6 +31,7 @@ fn write_op<'a>(ticket: u64, target: &'a Target, parts: &'a [&'a [u8]]) -> Write
 
 fn read_op<'a>(ticket: u64, source: &'a Target, into: &'a mut [u8]) -> ReadOp<'a> {
     ReadOp {
+        name: None,
         ticket: Ticket(ticket),
         source,
         object_len: source.placement.extents.len().0,

@@ -171,6 +171,7 @@ impl Node {
                     .push_back((Stream::Memory, Change::Forgotten(ticket)));
             }
             Effect::Discard { tickets, .. } => tickets.into_iter().for_each(|t| self.forget(t)),
+            Effect::Bury { .. } => unreachable!("there is no shard file"),
             Effect::Promote { holding, write, .. } => {
                 let is_good = !self.fenced.contains(&write)
                     && self.owner.disk.contains_key(&holding.version.ticket);

@@ -30,6 +30,7 @@ fn owned_space_is_never_used_for_placement() {
     let wish = Wish {
         replicas: 3,
         preferred: vec![format!("directory-{}", owner.directory).into()],
+        ..Wish::default()
     };
     for len in [0, 10] {
         let key = format!("k{len}");

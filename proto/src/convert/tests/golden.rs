@@ -64,6 +64,7 @@ fn metadata_calls() -> Vec<(&'static str, String)> {
     };
     let wish = Wish {
         replicas: 2,
+        dfs: 1,
         preferred: vec!["s".into()],
     };
     let end = PutEnd {

@@ -2,7 +2,7 @@
 
 use super::*;
 use ziggurat_engine::{
-    command::{OwnedTags, Priority},
+    command::{DeadRecord, OwnedTags, Priority},
     ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
 };
 
@@ -98,6 +98,20 @@ pub(super) fn notes(member: MemberId) -> Vec<Effect> {
             member,
             segment,
             tickets: vec![ticket, Ticket::new(Era(1), 2)],
+        },
+        Effect::Bury {
+            member,
+            segment,
+            dead: vec![
+                DeadRecord {
+                    ticket,
+                    extent: Extent::new(8192, 4096),
+                },
+                DeadRecord {
+                    ticket: Ticket::new(Era(1), 2),
+                    extent: Extent::default(),
+                },
+            ],
         },
         Effect::Promote {
             member,

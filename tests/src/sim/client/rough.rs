@@ -97,6 +97,7 @@ async fn write(seat: &Seat) {
     let wish = Wish {
         replicas,
         preferred: vec![format!("node{}/0", seat.roll(4)).into()],
+        ..Wish::default()
     };
     let items = [PutItem::new(key.as_key(), len)];
     let started = ports.metadata.put_start(tenant, &items, &wish).await;
@@ -119,6 +120,7 @@ async fn write(seat: &Seat) {
         let skipped = seat.roll(4) == 0;
         let parts: [&[u8]; 1] = [&payload];
         let op = WriteOp {
+            name: None,
             ticket: going.grant.ticket,
             target,
             parts: &parts,

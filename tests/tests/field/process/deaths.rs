@@ -235,6 +235,7 @@ async fn locate(store: &Store, names: &[String]) -> Result<Vec<GetGrant>> {
 async fn read_as_granted(store: &Store, grant: &GetGrant) -> Result<(), Error> {
     let mut buffer = vec![0; grant.len as usize];
     let mut op = [ReadOp {
+        name: None,
         ticket: grant.ticket,
         source: &grant.replicas.as_slice()[0],
         object_len: grant.len,
