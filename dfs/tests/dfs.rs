@@ -1,0 +1,10 @@
+//! Shard files over a simulated disk: what is acknowledged is there, what was removed stays away, and no byte is wrong.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+#[path = "dfs/data.rs"]
+mod data;
+#[path = "dfs/rig.rs"]
+mod rig;
+#[path = "dfs/root.rs"]
+mod root;
