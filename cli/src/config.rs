@@ -14,10 +14,10 @@ mod layers;
 mod listener;
 mod options;
 mod page;
+mod paths;
 mod ratio;
 mod resolve;
 mod setting;
-mod ssd;
 mod suggest;
 mod value;
 

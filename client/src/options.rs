@@ -22,6 +22,13 @@ impl PutOptions {
         }
     }
 
+    /// Asks for `dfs` replicas in shard files besides; with no memory replicas for those alone.
+    #[must_use]
+    pub fn with_dfs(mut self, dfs: u8) -> Self {
+        self.wish.dfs = dfs;
+        self
+    }
+
     /// Tries these segments first, in this order.
     #[must_use]
     pub fn preferring<'a>(mut self, segments: impl IntoIterator<Item = &'a str>) -> Self {

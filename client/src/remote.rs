@@ -14,11 +14,12 @@ use std::{
 };
 use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle, time::sleep};
 use ziggurat_base::{Code, Crc32, Error, Job, MemberId, Result, TenantId, Ticket};
+use ziggurat_dfs::{Options as DfsOptions, Root, Roots};
 use ziggurat_engine::{
     command::{
         Answer, Cursor, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, Prefetch,
         Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentStat, Stats,
-        Wish,
+        Target, Wish,
     },
     port::{DataPlane, MemberApi, MetadataApi, ReadOp, ReadSums, WriteOp},
 };
@@ -39,6 +40,8 @@ pub struct RemoteOptions {
     pub session: SessionOptions,
     /// Bounds of the conversations with nodes.
     pub peers: PeerOptions,
+    /// Roots of shared filesystems that are mounted here.
+    pub dfs: DfsOptions,
 }
 
 /// How often a member pings within its time to live.
@@ -63,6 +66,8 @@ struct Link {
 pub struct Remote {
     options: RemoteOptions,
     fabric: Fabric,
+    /// What is read and written without a node.
+    roots: Roots,
     link: Mutex<Option<Arc<Link>>>,
     /// Held by whoever is connecting, so that one does it for all.
     connecting: AsyncMutex<()>,
@@ -95,9 +100,12 @@ impl Remote {
     /// Connects and joins; from then on a background task shows life and reconnects.
     ///
     /// # Errors
-    /// `RpcFail` or `RpcTimeout` when the master cannot be reached, `InvalidVersion` when it speaks other versions.
+    /// `RpcFail` or `RpcTimeout` when the master cannot be reached, `InvalidVersion` when it speaks other versions; as
+    /// [`DfsOptions::open`].
     pub async fn connect(options: RemoteOptions) -> Result<Arc<Self>> {
+        let roots = open_roots(&options.dfs).await?;
         let remote = Arc::new(Self {
+            roots: Roots::new(roots, options.dfs.ack),
             fabric: Fabric::new(options.peers.clone()),
             options,
             link: Mutex::default(),
@@ -235,6 +243,7 @@ impl Remote {
     async fn refresh(&self) -> Result<()> {
         let segments = self.segments().await?;
         let last = lock(&self.fleet).clone();
+        self.roots.learn(&segments);
         let fleet = Fleet::of(&segments, &last).await;
         *lock(&self.fleet) = Arc::new(fleet);
         Ok(())
@@ -271,6 +280,14 @@ impl Remote {
         answers
     }
 
+    /// Asks which shard files there are when some are not known; what cannot be asked stays unknown.
+    async fn learn_of(&self, mut targets: impl Iterator<Item = &Target>) {
+        let is_new = targets.any(|target| !self.roots.knows(target.placement.segment));
+        if is_new && !self.roots.is_empty() {
+            let _unheard = self.refresh().await;
+        }
+    }
+
     /// The members of a batch with the positions of their operations.
     fn by_member(members: impl Iterator<Item = MemberId>) -> BTreeMap<MemberId, Vec<usize>> {
         let mut groups: BTreeMap<MemberId, Vec<usize>> = BTreeMap::new();
@@ -281,6 +298,10 @@ impl Remote {
     }
 
     async fn write_to(&self, member: MemberId, ops: &[WriteOp<'_>]) -> Vec<Answer<Crc32>> {
+        if member == MemberId::NOBODY {
+            self.learn_of(ops.iter().map(|op| op.target)).await;
+            return self.roots.write(&self.options.tenant, ops).await;
+        }
         match self.address(member).await {
             Ok(address) => self.fabric.peer(&address).write(ops).await,
             Err(error) => ops.iter().map(|_| Err(error.clone())).collect(),
@@ -288,11 +309,25 @@ impl Remote {
     }
 
     async fn read_from(&self, member: MemberId, ops: &mut [ReadOp<'_>]) -> Vec<Answer<ReadSums>> {
+        if member == MemberId::NOBODY {
+            self.learn_of(ops.iter().map(|op| op.source)).await;
+            return self.roots.read(&self.options.tenant, ops).await;
+        }
         match self.address(member).await {
             Ok(address) => self.fabric.peer(&address).read(ops).await,
             Err(error) => ops.iter().map(|_| Err(error.clone())).collect(),
         }
     }
+}
+
+/// Opens the roots on a thread that may block.
+async fn open_roots(options: &DfsOptions) -> Result<Vec<Root>> {
+    let options = options.clone();
+    let opening = tokio::task::spawn_blocking(move || options.open());
+    opening.await.unwrap_or_else(|error| {
+        let what = format!("opening the roots ended early: {error}");
+        Err(Error::new(Code::Internal, what))
+    })
 }
 
 /// Lays the answers of groups back into the order of the batch.

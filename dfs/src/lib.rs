@@ -9,20 +9,26 @@
 pub mod format;
 pub mod offline;
 
+mod carrier;
 mod found;
 mod index;
+mod options;
 mod read;
 mod removal;
 mod root;
+mod roots;
 mod scan;
 mod shard;
 mod transfer;
 mod write;
 
+pub use carrier::{Carried, Carriers};
 pub use found::{Found, Name, Place};
+pub use options::{CLUSTER, Options, RootPath};
 pub use read::ShardRead;
 pub use removal::Removals;
 pub use root::{Layout, Root, ShardInfo, grow::Grown};
+pub use roots::{DEADLINE, Roots};
 pub use scan::{Scan, ScanCounts};
 pub use shard::shard_directory;
 pub use write::{Ack, ShardWrite};

@@ -198,7 +198,8 @@ impl Root {
     }
 
     /// Removes versions for ever: notes them in a log, then wipes their records where these are still there. When it
-    /// returns, nothing of them comes back, and their extents may be used again. It may be repeated.
+    /// returns, nothing of them comes back, and their extents may be used again. It may be repeated. One whose extent is not
+    /// known has one of no length: it is noted.
     ///
     /// # Errors
     /// `InvalidReplica` for a shard file or an extent that there is not, and errors of the disk: then nothing is promised,
@@ -206,17 +207,22 @@ impl Root {
     pub async fn discard(&self, shard: u32, versions: &[(Ticket, Extent)]) -> Result<()> {
         let shard = self.shard(shard)?;
         for some in versions.chunks(ENTRIES_MAX) {
-            let found = self.headers_at(&shard, some).await?;
-            let entries: Vec<_> = some
+            let (there, lost): (Vec<_>, Vec<_>) =
+                some.iter().copied().partition(|(_, extent)| extent.len > 0);
+            let found = self.headers_at(&shard, &there).await?;
+            let digests = found.iter().map(|found| found.digest);
+            let digests = digests.chain(lost.iter().map(|_| 0));
+            let entries: Vec<_> = there
                 .iter()
-                .zip(&found)
-                .map(|((ticket, _), found)| Removed {
+                .chain(&lost)
+                .zip(digests)
+                .map(|((ticket, _), digest)| Removed {
                     ticket: *ticket,
-                    digest: found.digest,
+                    digest,
                 })
                 .collect();
             self.note(&entries).await?;
-            self.wipe_found(&shard, some, &found).await?;
+            self.wipe_found(&shard, &there, &found).await?;
         }
         Ok(())
     }

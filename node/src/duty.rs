@@ -11,6 +11,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use ziggurat_base::{ByteCount, Code, Era, Error, MemberId, Result, SegmentId, memory::Region};
+use ziggurat_dfs::Carriers;
 use ziggurat_engine::{
     command::{Effect, Keep, MemberOffer, SegmentOffer, Stock},
     port::{Joined, MemberApi},
@@ -96,6 +97,7 @@ pub(crate) struct Duty {
     tier: Arc<DramTier>,
     foreign: Foreign,
     keeper: Arc<Keeper>,
+    carriers: Arc<Carriers>,
     given: Vec<Given>,
     /// Whether what lies in memory is offered to a master that has lost its catalog.
     reoffer: bool,
@@ -110,7 +112,7 @@ impl Duty {
         options: &NodeOptions,
         address: String,
         tier: Arc<DramTier>,
-        keeper: Arc<Keeper>,
+        (keeper, carriers): (Arc<Keeper>, Arc<Carriers>),
         regions: Vec<(Box<str>, Arc<Region>)>,
         post: watch::Sender<Post>,
     ) -> Self {
@@ -125,6 +127,7 @@ impl Duty {
             session: options.session,
             foreign: Foreign::new(tier.clone(), options.memory.clone()),
             keeper,
+            carriers,
             tier,
             given: regions.into_iter().map(given).collect(),
             reoffer: options.memory.reoffer,
@@ -197,11 +200,15 @@ impl Duty {
                 self.obey(session, joined.member, effects).await?;
             }
         };
+        let carry = self
+            .carriers
+            .carry(session, joined.member, joined.era, joined.time_to_live);
         tokio::select! {
             end = pings => end,
             end = obedience => end,
             error = self.foreign.serve(session, joined.member) => self.heed(Err(error)),
             error = self.keeper.tell(session, joined.member) => self.heed(Err(error)),
+            error = carry => self.heed(Err(error)),
             error = session.closed() => Err(End::Lost(error)),
         }
     }
@@ -256,6 +263,9 @@ impl Duty {
             self.give(session, joined.member, index, stock).await?;
         }
         if let Err(error) = self.keeper.mount(session, joined.member).await {
+            return Err(self.not_mounted(error));
+        }
+        if let Err(error) = self.carriers.mount(session, joined.member).await {
             return Err(self.not_mounted(error));
         }
         self.foreign
@@ -360,6 +370,7 @@ impl Duty {
     ) -> Result<(), End> {
         for effect in effects {
             self.keeper.heed(&effect);
+            self.carriers.heed(&effect);
             let Effect::Fence {
                 ticket, placement, ..
             } = effect

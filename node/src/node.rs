@@ -17,6 +17,7 @@ use tokio::{
 };
 use tracing::{error, info, warn};
 use ziggurat_base::{Clock, Code, Error, MemberId, Result};
+use ziggurat_dfs::{Carriers, Options as DfsOptions, Root};
 use ziggurat_proto::{
     SessionOptions,
     admin::{self, Board, Part, bind},
@@ -44,6 +45,8 @@ pub struct NodeOptions {
     pub memory: MemoryOptions,
     /// Directories on SSD.
     pub ssd: SsdOptions,
+    /// Roots of shared filesystems whose shard files the node carries.
+    pub dfs: DfsOptions,
     /// Whether objects are taken over to SSD as soon as they are readable, and not only when the master asks for it.
     pub eager: bool,
     /// Bounds of the conversation with the master.
@@ -112,6 +115,7 @@ impl Node {
             .unwrap_or_else(|| bound.to_string());
         let tier = Arc::new(DramTier::with_tokens(MemberId(0), Arc::new(Uptime::new())));
         let (keeper, facts, keeping) = keep(&options, &tier).await?;
+        let carriers = Arc::new(Carriers::new(&open_roots(&options.dfs).await?));
         let host = NodeHost::new(tier.clone(), keeper.clone());
         let server = Server::new(Arc::new(host), options.limits.clone());
         let serving = {
@@ -124,7 +128,7 @@ impl Node {
             &options,
             address.clone(),
             tier.clone(),
-            keeper.clone(),
+            (keeper.clone(), carriers),
             named,
             posted,
         );
@@ -268,6 +272,16 @@ async fn open_ssd(options: &NodeOptions, clock: &Arc<dyn Clock>) -> Result<Vec<O
             Code::Internal,
             format!("opening the SSD directories ended early: {error}"),
         ))
+    })
+}
+
+/// Opens the roots of shared filesystems on a thread that may block.
+async fn open_roots(options: &DfsOptions) -> Result<Vec<Root>> {
+    let options = options.clone();
+    let opening = tokio::task::spawn_blocking(move || options.open());
+    opening.await.unwrap_or_else(|error| {
+        let what = format!("opening the roots ended early: {error}");
+        Err(Error::new(Code::Internal, what))
     })
 }
 

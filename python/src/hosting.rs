@@ -93,6 +93,7 @@ impl Node {
     ) -> PyResult<Self> {
         let options = NodeOptions {
             ssd: Default::default(),
+            dfs: Default::default(),
             eager: true,
             master,
             listen: address(listen)?,

@@ -29,6 +29,7 @@ pub use clock::SystemClock;
 pub use open::{ConnectOptions, OpenOptions, Store};
 pub use serve::{ServeOptions, Served};
 pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOptions};
+pub use ziggurat_dfs::{Ack, Options as DfsOptions, RootPath};
 pub use ziggurat_engine::command::{
     Force, Keep, Prefetched, Priority, Recency, SegmentStat, Stats,
 };

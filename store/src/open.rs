@@ -9,6 +9,7 @@ use crate::{
 use std::{fmt, ops::Deref, path::PathBuf, sync::Arc};
 use ziggurat_base::{ByteCount, Clock, Code, Era, Error, MemberId, Result};
 use ziggurat_client::{Client, Remote, RemoteOptions};
+use ziggurat_dfs::Options as DfsOptions;
 use ziggurat_engine::{
     catalog::{self, OffloadMode},
     command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
@@ -39,6 +40,7 @@ impl ConnectOptions {
             tenant: "default".into(),
             session: SessionOptions::default(),
             peers: PeerOptions::default(),
+            dfs: DfsOptions::default(),
         };
         Self {
             remote,

@@ -23,6 +23,7 @@ async fn master(catalog: CatalogConfig) -> Master {
 fn node_options(master: &Master, name: &str) -> NodeOptions {
     NodeOptions {
         ssd: Default::default(),
+        dfs: Default::default(),
         eager: true,
         master: master.address().to_string(),
         listen: ANY,

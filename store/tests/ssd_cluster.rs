@@ -43,6 +43,7 @@ async fn node(master: &Master, name: &str, dram: u64, ssd: Option<&Path>) -> Nod
             dram: ByteCount::mib(dram),
             ..MemoryOptions::default()
         },
+        dfs: Default::default(),
         ssd: SsdOptions {
             directories: directories.into_iter().collect(),
             file_bytes: ByteCount::mib(8),

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::{
     io::{Read, Write},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 use ziggurat_base::{ByteCount, Code, Error, Result};
 use ziggurat_store::{Blocking, Force, PutOptions, PutOutcome};
@@ -25,14 +26,54 @@ pub(crate) struct PutArguments {
     /// A file, or - for standard input
     #[arg(value_name = "FILE")]
     source: PathBuf,
-    /// Memory replicas, each on another segment; best effort
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..))]
-    replicas: u8,
+    /// Replicas: a number of memory replicas, or numbers by kind, as dram=1,dfs=1; each on another segment or shard file
+    #[arg(long, default_value = "1", value_name = "NUMBER|KIND=NUMBER,…")]
+    replicas: Replicas,
     /// Try these segments first
     #[arg(long, value_name = "NAME")]
     prefer: Vec<String>,
     #[command(flatten)]
     flags: Flags<ForClient>,
+}
+
+/// How many replicas of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Replicas {
+    dram: u8,
+    dfs: u8,
+}
+
+impl FromStr for Replicas {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |why: &str| {
+            Error::new(
+                Code::InvalidParams,
+                format!("{text:?} are no replicas: {why}; write for example 2, or dram=1,dfs=1"),
+            )
+        };
+        let number = |text: &str| {
+            let number = text.parse::<u8>();
+            number.map_err(|_| wrong("a number from 0 to 255 is needed"))
+        };
+        let mut replicas = Self { dram: 0, dfs: 0 };
+        if text.contains('=') {
+            for part in text.split(',') {
+                match part.split_once('=') {
+                    Some(("dram", count)) => replicas.dram = number(count)?,
+                    Some(("dfs", count)) => replicas.dfs = number(count)?,
+                    _ => return Err(wrong("the kinds are dram and dfs")),
+                }
+            }
+        } else {
+            replicas.dram = number(text)?;
+        }
+        if replicas.dram == 0 && replicas.dfs == 0 {
+            return Err(wrong("at least one is needed"));
+        }
+        Ok(replicas)
+    }
 }
 
 /// Print the value of a key
@@ -170,7 +211,8 @@ fn read_source(path: &Path) -> Result<Vec<u8>> {
 pub(crate) fn put(arguments: &PutArguments, screen: &Screen) -> Result<Answer> {
     let value = read_source(&arguments.source)?;
     let store = connected(&arguments.flags, screen)?;
-    let options = PutOptions::replicas(arguments.replicas)
+    let options = PutOptions::replicas(arguments.replicas.dram)
+        .with_dfs(arguments.replicas.dfs)
         .preferring(arguments.prefer.iter().map(String::as_str));
     let key = &arguments.key;
     let size = ByteCount(value.len() as u64);

@@ -155,9 +155,11 @@ pub(crate) fn master(arguments: &MasterArguments, screen: &Screen) -> Result<Ans
 pub(crate) fn node(arguments: &NodeArguments, screen: &Screen) -> Result<Answer> {
     let (settings, runtime) = arguments.common.prepare(screen)?;
     runtime.block_on(async {
-        let options = settings
-            .node
-            .options(&settings.cluster, Beside::Nothing(&settings.watch));
+        let options = settings.node.options(
+            &settings.cluster,
+            &settings.shared,
+            Beside::Nothing(&settings.watch),
+        );
         let name = options.segment_name.clone();
         let node = Node::start(options).await?;
         let admin = node.admin().map(|admin| admin.to_string());
@@ -188,9 +190,11 @@ pub(crate) fn serve(arguments: &ServeArguments, screen: &Screen) -> Result<Answe
             master: settings
                 .master
                 .options(&settings.partition, Some(&settings.node)),
-            node: settings
-                .node
-                .options(&settings.cluster, Beside::Partition(&settings.partition)),
+            node: settings.node.options(
+                &settings.cluster,
+                &settings.shared,
+                Beside::Partition(&settings.partition),
+            ),
         };
         let served = Served::start(options).await?;
         let (rpc, data) = (

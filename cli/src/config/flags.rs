@@ -28,15 +28,15 @@ macro_rules! selections {
 
 selections! {
     /// Every group: for commands that are about the settings themselves.
-    Everything = "partition" "cluster" "master" "node" "watch" "client";
+    Everything = "partition" "cluster" "master" "node" "watch" "shared" "client";
     /// What a master reads.
     ForMaster = "partition" "master";
     /// What a node reads.
-    ForNode = "cluster" "node" "watch";
+    ForNode = "cluster" "node" "watch" "shared";
     /// What master and node in one process read.
-    ForServe = "partition" "master" "node";
+    ForServe = "partition" "master" "node" "shared";
     /// What commands that act on keys read.
-    ForClient = "cluster" "client";
+    ForClient = "cluster" "shared" "client";
 }
 
 /// What the flags of a command said. Flatten it into the arguments of a command that reads settings.

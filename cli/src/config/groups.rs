@@ -5,18 +5,18 @@ use super::{
     bounds::Bounds,
     flags::{ForNode, ForServe, Selection},
     listener::Listener,
+    paths::Paths,
     ratio::Ratio,
     resolve::Resolver,
     setting::{Group, Setting, settings},
-    ssd::SsdList,
     value::Value,
 };
 use std::{net::SocketAddr, ops::Bound, path::PathBuf, time::Duration};
 use ziggurat_base::ByteCount;
 use ziggurat_store::{
-    AllocatorKind, CatalogConfig, Codec, ConnectOptions, Durability, LEVEL_MAX, LOGICAL_CAP_MIN,
-    OffloadMode, OpenOptions, Patience, PlacementKind, PolicyKind, PromotionMode, SsdOptions,
-    WriteBudget,
+    Ack, AllocatorKind, CatalogConfig, Codec, ConnectOptions, DfsOptions, Durability, LEVEL_MAX,
+    LOGICAL_CAP_MIN, OffloadMode, OpenOptions, Patience, PlacementKind, PolicyKind, PromotionMode,
+    RootPath, SsdOptions, SsdPath, WriteBudget,
 };
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -62,6 +62,14 @@ settings! {
         /// The most memory of a node that may wait for objects on their way from SSD, half of it for those that nobody wished
         /// for; never more than an eighth of its memory. At 0 nothing comes back.
         ssd_promotion_budget: ByteCount = CatalogConfig::default().promotion_budget;
+        /// How long the space of a version in a shard file is kept when nobody may write or read it any more: longer than any
+        /// writer may stall. At least twice client-ttl, too.
+        dfs_cooling: Duration = CatalogConfig::default().dfs_cooling, in CatalogConfig::default().dfs_cooling..=DAY;
+        /// Share of all shard files above which objects leave them; 1 evicts on demand only.
+        dfs_high_watermark_ratio: Ratio = Ratio(CatalogConfig::default().dfs_high_watermark),
+            in (Bound::Excluded(Ratio(0.0)), Bound::Included(Ratio(1.0)));
+        /// Share of all shard files at which that ends.
+        dfs_low_watermark_ratio: Ratio = Ratio(CatalogConfig::default().dfs_low_watermark), in Ratio(0.0)..Ratio(1.0);
         /// Where the era is kept, so that no ticket is issued twice after a restart, and what must not come back from SSD.
         state_dir: Option<PathBuf> = OpenOptions::default().state_dir;
         /// Start of the sequence of random numbers of placement.
@@ -100,7 +108,7 @@ settings! {
         /// The most memory that foreign clients may mount on this node beside its own; as much as `dram` when not set.
         hosted_max: Option<ByteCount> = OpenOptions::default().memory.hosted_max;
         /// Directories on SSD below the memory; one without a size takes 90 % of what is free.
-        ssd: Option<SsdList> = None;
+        ssd: Option<Paths<SsdPath>> = None;
         /// The most payload that each SSD directory holds, counted as it came: less than its size bounds where it is compressed.
         /// Who is to leave then is for ssd-policy to say. Without one as much as fits.
         ssd_logical_cap: Option<ByteCount> = SsdOptions::default().logical_cap, in Some(LOGICAL_CAP_MIN)..;
@@ -130,6 +138,18 @@ settings! {
     watch: Watch {
         /// Where health and metrics of the node are served over HTTP, or off for nowhere.
         node_admin_address: Listener = Listener::At(local(9004));
+    }
+    /// Shared filesystems: the roots of shard files that are mounted here. Read by `node`, `serve` and the commands that act on
+    /// keys.
+    shared: Shared {
+        /// Roots of shard files; where there is none yet, one is made if it has a size.
+        dfs: Option<Paths<RootPath>> = None;
+        /// The cluster whose roots they must be.
+        dfs_cluster: String = DfsOptions::default().cluster;
+        /// When a put has reached a shard file: when the filesystem has taken its bytes, or when they are durable.
+        dfs_acknowledge: Ack = DfsOptions::default().ack;
+        /// Memory for what is on its way to and from shard files.
+        dfs_staging: ByteCount = DfsOptions::default().staging, in ByteCount::mib(16)..=ByteCount::gib(64);
     }
     /// A client. Read by the commands that act on keys.
     client: Client {
@@ -204,6 +224,16 @@ impl Settings {
                 "must be less than",
                 "eviction-high-watermark-ratio",
             );
+        }
+        if partition.dfs_low_watermark_ratio >= partition.dfs_high_watermark_ratio {
+            resolver.contradiction(
+                "dfs-low-watermark-ratio",
+                "must be less than",
+                "dfs-high-watermark-ratio",
+            );
+        }
+        if partition.dfs_cooling < partition.client_ttl * 2 {
+            resolver.contradiction("dfs-cooling", "must be at least twice", "client-ttl");
         }
     }
 

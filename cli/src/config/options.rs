@@ -1,11 +1,11 @@
 //! Settings as the library takes them.
 
-use super::groups::{Client, Cluster, Master, Node, Partition, Watch};
+use super::groups::{Client, Cluster, Master, Node, Partition, Shared, Watch};
 use std::sync::Arc;
 use ziggurat_base::memory::Pages;
 use ziggurat_store::{
-    CatalogConfig, ConnectOptions, MasterOptions, MemoryOptions, NodeOptions, OffloadMode, Packing,
-    SsdOptions, SsdPath, SystemClock,
+    CatalogConfig, ConnectOptions, DfsOptions, MasterOptions, MemoryOptions, NodeOptions,
+    OffloadMode, Packing, SsdOptions, SsdPath, SystemClock,
 };
 
 /// What else is in the process of a node.
@@ -33,6 +33,9 @@ impl Partition {
             promotion: self.ssd_promotion,
             promotion_window: self.ssd_promotion_window,
             promotion_budget: self.ssd_promotion_budget,
+            dfs_cooling: self.dfs_cooling,
+            dfs_high_watermark: self.dfs_high_watermark_ratio.0,
+            dfs_low_watermark: self.dfs_low_watermark_ratio.0,
             seed: self.seed,
             ..CatalogConfig::default()
         }
@@ -57,7 +60,12 @@ impl Master {
 
 impl Node {
     /// A node of this cluster: beside its partition in one process, or watched by itself.
-    pub(crate) fn options(&self, cluster: &Cluster, beside: Beside<'_>) -> NodeOptions {
+    pub(crate) fn options(
+        &self,
+        cluster: &Cluster,
+        shared: &Shared,
+        beside: Beside<'_>,
+    ) -> NodeOptions {
         let (partition, admin) = match beside {
             Beside::Partition(partition) => (Some(partition), None),
             Beside::Nothing(watch) => (None, watch.node_admin_address.address()),
@@ -70,6 +78,7 @@ impl Node {
             segment_name: self.segment_name.clone().unwrap_or_else(|| self.own_name()),
             memory: self.memory(),
             ssd: self.ssd(),
+            dfs: shared.options(),
             eager: partition.is_none_or(|p| p.ssd_offload == OffloadMode::Eager),
             session: Default::default(),
             limits: Default::default(),
@@ -129,14 +138,29 @@ impl Node {
     }
 }
 
+impl Shared {
+    /// The roots that are mounted here.
+    pub(crate) fn options(&self) -> DfsOptions {
+        let roots = self.dfs.as_ref();
+        DfsOptions {
+            roots: roots.map_or_else(Vec::new, |list| list.0.clone()),
+            cluster: self.dfs_cluster.clone(),
+            ack: self.dfs_acknowledge,
+            staging: self.dfs_staging,
+            ..DfsOptions::default()
+        }
+    }
+}
+
 impl Client {
     /// The way to this cluster.
-    pub(crate) fn options(&self, cluster: &Cluster) -> ConnectOptions {
+    pub(crate) fn options(&self, cluster: &Cluster, shared: &Shared) -> ConnectOptions {
         let mut options = ConnectOptions::new(cluster.master_address.to_string());
         options.remote.tenant.clone_from(&self.tenant);
         options.remote.session.connect_deadline = self.connect_timeout;
         options.remote.session.deadline = self.request_timeout;
         options.remote.peers.answer_limit = self.request_timeout;
+        options.remote.dfs = shared.options();
         options.patience.room = self.put_wait;
         options
     }

@@ -93,9 +93,12 @@ impl Config {
     pub(crate) fn connect(&self, screen: &Screen) -> Result<Blocking> {
         self.remark_on(screen);
         let Settings {
-            client, cluster, ..
+            client,
+            cluster,
+            shared,
+            ..
         } = &self.settings;
-        Blocking::connect(client.options(cluster))
+        Blocking::connect(client.options(cluster, shared))
     }
 
     /// Every setting in reading order.

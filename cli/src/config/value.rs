@@ -1,11 +1,11 @@
 //! The types of settings: how each is read from text and written so that it reads back the same.
 
-use super::{address::Address, listener::Listener, ratio::Ratio, ssd::SsdList};
+use super::{address::Address, listener::Listener, paths::Paths, ratio::Ratio};
 use std::{net::SocketAddr, path::PathBuf, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
 use ziggurat_store::{
-    AllocatorKind, Codec, Durability, OffloadMode, PlacementKind, PolicyKind, PromotionMode,
-    WriteBudget,
+    Ack, AllocatorKind, Codec, Durability, OffloadMode, PlacementKind, PolicyKind, PromotionMode,
+    RootPath, SsdPath, WriteBudget,
 };
 
 /// A type that settings can have.
@@ -147,7 +147,9 @@ plain! {
     Listener, "IP:PORT|off", str::parse;
     PolicyKind, "lru|fifo|s3_fifo", coded;
     PlacementKind, "random|free_ratio_first", coded;
-    SsdList, "DIR[:SIZE][,DIR…]", coded;
+    Paths<SsdPath>, "DIR[:SIZE][,DIR…]", coded;
+    Paths<RootPath>, "DIR[:SIZE][,DIR…]", coded;
+    Ack, "written|synced", coded;
     Durability, "buffered|batch|object", coded;
     OffloadMode, "eager|on-evict|off", coded;
     WriteBudget, "RATE", coded;

@@ -81,6 +81,7 @@ impl Cluster {
     pub(crate) async fn add_node(&mut self, name: &str, master: SocketAddr) {
         let options = NodeOptions {
             ssd: Default::default(),
+            dfs: Default::default(),
             eager: true,
             master: master.to_string(),
             listen: ANY,

@@ -159,6 +159,7 @@ async fn master(arguments: &MasterArguments) -> Result<()> {
 async fn node(arguments: NodeArguments) -> Result<()> {
     let node = Node::start(NodeOptions {
         master: arguments.master,
+        dfs: Default::default(),
         ssd: SsdOptions {
             directories: arguments.ssd.into_iter().collect(),
             file_bytes: ByteCount::mib(8),

@@ -58,6 +58,7 @@ impl Cluster {
         for number in 0..nodes {
             let options = NodeOptions {
                 ssd: Default::default(),
+                dfs: Default::default(),
                 eager: true,
                 master: cluster.master.address().to_string(),
                 listen: ANY,

@@ -229,6 +229,7 @@ fn node(master: String, name: String, dram: u64) -> NodeOptions {
         admin: None,
         segment_name: name,
         ssd: Default::default(),
+        dfs: Default::default(),
         eager: true,
         memory: MemoryOptions {
             dram: ByteCount(dram),

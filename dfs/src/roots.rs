@@ -1,0 +1,232 @@
+//! The roots that a process has mounted: the data plane of targets in shard files.
+
+use crate::{Ack, Name, Place, Root, ShardRead, ShardWrite};
+use futures_timer::Delay;
+use futures_util::future::{Either, join_all, select};
+use std::{
+    collections::BTreeMap,
+    pin::pin,
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+use ziggurat_base::{Code, Crc32, Error, Extent, Placement, SegmentId};
+use ziggurat_engine::{
+    command::{Answer, Keep, SegmentStat},
+    port::{ReadOp, ReadSums, WriteOp},
+};
+
+/// How long a batch may take. What is not done by then is given up; the space of what was written cools for longer than that,
+/// so that a request that the filesystem finishes late damages nothing.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Roots {
+    roots: Vec<Root>,
+    ack: Ack,
+    /// Which segment of the partition is which shard file of which root.
+    shards: RwLock<BTreeMap<SegmentId, (usize, u32)>>,
+}
+
+fn not_here(segment: SegmentId) -> Error {
+    Error::new(
+        Code::DfsServiceUnavailable,
+        format!(
+            "shard file {segment} is of a root that is not mounted here: give its directory as --dfs"
+        ),
+    )
+}
+
+fn too_late() -> Error {
+    let span = ziggurat_base::unit::human_span(DEADLINE);
+    Error::new(
+        Code::DfsServiceUnavailable,
+        format!("the shared filesystem has not answered within {span}"),
+    )
+}
+
+fn extent_of(placement: &Placement) -> Answer<Extent> {
+    match placement.extents.as_slice() {
+        [extent] => Ok(*extent),
+        _ => Err(Error::new(
+            Code::InvalidReplica,
+            "a record in a shard file has one extent",
+        )),
+    }
+}
+
+/// Lays the answers of groups into the order of their batch.
+fn place<T>(answers: &mut [Option<Answer<T>>], positions: Vec<usize>, group: Vec<Answer<T>>) {
+    for (position, answer) in positions.into_iter().zip(group) {
+        answers[position] = Some(answer);
+    }
+}
+
+fn all_of<T>(answers: Vec<Option<Answer<T>>>) -> Vec<Answer<T>> {
+    let missing = || Err(Error::new(Code::Internal, "an operation has no answer"));
+    let whole = |answer: Option<Answer<T>>| answer.unwrap_or_else(missing);
+    answers.into_iter().map(whole).collect()
+}
+
+impl Roots {
+    /// With these roots; writes are done when `ack` says so.
+    #[must_use]
+    pub fn new(roots: Vec<Root>, ack: Ack) -> Self {
+        Self {
+            roots,
+            ack,
+            shards: RwLock::default(),
+        }
+    }
+
+    /// Whether nothing is mounted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// The roots.
+    #[must_use]
+    pub fn all(&self) -> &[Root] {
+        &self.roots
+    }
+
+    /// Learns what the partition calls the shard files.
+    pub fn learn(&self, segments: &[SegmentStat]) {
+        let mut by_directory = BTreeMap::new();
+        for (number, root) in self.roots.iter().enumerate() {
+            for shard in root.shards() {
+                by_directory.insert(shard.directory, (number, shard.index));
+            }
+        }
+        let known = segments.iter().filter_map(|segment| match segment.keep {
+            Keep::Shared { directory, .. } => Some((segment.id, *by_directory.get(&directory)?)),
+            Keep::Delegated | Keep::Owned { .. } => None,
+        });
+        let known = known.collect();
+        *self.shards.write().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// Whether a segment is a shard file that is mounted here, as far as was learnt.
+    #[must_use]
+    pub fn knows(&self, segment: SegmentId) -> bool {
+        self.find(segment).is_ok()
+    }
+
+    fn find(&self, segment: SegmentId) -> Answer<(usize, u32)> {
+        let shards = self.shards.read().unwrap_or_else(PoisonError::into_inner);
+        shards
+            .get(&segment)
+            .copied()
+            .ok_or_else(|| not_here(segment))
+    }
+
+    fn locate(&self, placement: &Placement) -> Answer<(usize, Place)> {
+        let (root, shard) = self.find(placement.segment)?;
+        let extent = extent_of(placement)?;
+        Ok((root, Place { shard, extent }))
+    }
+
+    /// Writes records of a tenant; answers with the sums of their payloads.
+    pub async fn write(&self, tenant: &str, ops: &[WriteOp<'_>]) -> Vec<Answer<Crc32>> {
+        let mut answers: Vec<Option<Answer<Crc32>>> = ops.iter().map(|_| None).collect();
+        let mut groups: BTreeMap<usize, (Vec<usize>, Vec<ShardWrite<'_>>)> = BTreeMap::new();
+        for (position, op) in ops.iter().enumerate() {
+            match self.prepare(tenant, op) {
+                Ok((root, write)) => {
+                    let (positions, writes) = groups.entry(root).or_default();
+                    positions.push(position);
+                    writes.push(write);
+                }
+                Err(error) => answers[position] = Some(Err(error)),
+            }
+        }
+        let writes = groups.into_iter().map(|(root, (positions, writes))| {
+            let root = &self.roots[root];
+            async move {
+                let count = writes.len();
+                let group = in_time(root.write_many(&writes), count).await;
+                (positions, group)
+            }
+        });
+        for (positions, group) in join_all(writes).await {
+            place(&mut answers, positions, group);
+        }
+        all_of(answers)
+    }
+
+    fn prepare<'a>(&self, tenant: &'a str, op: &'a WriteOp<'_>) -> Answer<(usize, ShardWrite<'a>)> {
+        let (root, place) = self.locate(&op.target.placement)?;
+        let name = op.name.ok_or_else(nameless)?;
+        let write = ShardWrite {
+            name: Name {
+                tenant,
+                key: name.key,
+                ticket: op.ticket,
+            },
+            tags: name.tags,
+            place,
+            parts: op.parts,
+            ack: self.ack,
+        };
+        Ok((root, write))
+    }
+
+    /// Reads ranges of records of a tenant. What is not the record that was asked for is an error.
+    pub async fn read(&self, tenant: &str, ops: &mut [ReadOp<'_>]) -> Vec<Answer<ReadSums>> {
+        let mut answers: Vec<Option<Answer<ReadSums>>> = ops.iter().map(|_| None).collect();
+        type Reads<'a> = Vec<(ShardRead<'a>, &'a mut [u8])>;
+        let mut groups: BTreeMap<usize, (Vec<usize>, Reads<'_>)> = BTreeMap::new();
+        for (position, op) in ops.iter_mut().enumerate() {
+            let located = self.locate(&op.source.placement);
+            let named = op.name.ok_or_else(nameless);
+            match located.and_then(|(root, place)| Ok((root, place, named?))) {
+                Ok((root, place, key)) => {
+                    let read = ShardRead {
+                        name: Name {
+                            tenant,
+                            key,
+                            ticket: op.ticket,
+                        },
+                        place,
+                        object_len: op.object_len,
+                        offset: op.offset,
+                        want_table: op.want_table,
+                    };
+                    let (positions, reads) = groups.entry(root).or_default();
+                    positions.push(position);
+                    reads.push((read, &mut *op.into));
+                }
+                Err(error) => answers[position] = Some(Err(error)),
+            }
+        }
+        let reads = groups.into_iter().map(|(root, (positions, mut reads))| {
+            let root = &self.roots[root];
+            async move {
+                let count = reads.len();
+                let group = in_time(root.read_many(&mut reads), count).await;
+                (positions, group)
+            }
+        });
+        for (positions, group) in join_all(reads).await {
+            place(&mut answers, positions, group);
+        }
+        all_of(answers)
+    }
+}
+
+fn nameless() -> Error {
+    Error::new(
+        Code::InvalidParams,
+        "an operation on a shard file names its object",
+    )
+}
+
+/// What `work` answers, or as many errors when it takes too long.
+async fn in_time<T>(work: impl Future<Output = Vec<Answer<T>>>, count: usize) -> Vec<Answer<T>> {
+    let late = || (0..count).map(|_| Err(too_late())).collect();
+    match select(pin!(work), Delay::new(DEADLINE)).await {
+        Either::Left((answers, _)) => answers,
+        Either::Right(((), _)) => late(),
+    }
+}
