@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle, time::sleep};
-use ziggurat_base::{Code, Crc32, Error, Job, MemberId, Result, TenantId, Ticket};
+use ziggurat_base::{Clock, Code, Crc32, Error, Job, MemberId, Result, TenantId, Ticket};
 use ziggurat_dfs::{Options as DfsOptions, Root, Roots};
 use ziggurat_engine::{
     command::{
@@ -102,10 +102,10 @@ impl Remote {
     /// # Errors
     /// `RpcFail` or `RpcTimeout` when the master cannot be reached, `InvalidVersion` when it speaks other versions; as
     /// [`DfsOptions::open`].
-    pub async fn connect(options: RemoteOptions) -> Result<Arc<Self>> {
+    pub async fn connect(options: RemoteOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         let roots = open_roots(&options.dfs).await?;
         let remote = Arc::new(Self {
-            roots: Roots::new(roots, options.dfs.ack),
+            roots: Roots::new(roots, options.dfs.ack, clock),
             fabric: Fabric::new(options.peers.clone()),
             options,
             link: Mutex::default(),

@@ -5,11 +5,7 @@
 //! it has gone carries on. Nothing here decides what lives: that is the catalog's.
 
 use crate::{Found, Root};
-use futures_timer::Delay;
-use futures_util::{
-    future::{Either, select, select_all},
-    task::AtomicWaker,
-};
+use futures_util::{future::select_all, task::AtomicWaker};
 use std::{
     collections::BTreeMap,
     convert::Infallible,
@@ -20,8 +16,8 @@ use std::{
 };
 use tracing::{info, warn};
 use ziggurat_base::{
-    ByteCount, Code, DirectoryId, Era, Error, Extent, Extents, Job, MemberId, Placement, Result,
-    SegmentId, Ticket,
+    ByteCount, Clock, Code, DirectoryId, Era, Error, Extent, Extents, Job, MemberId, Placement,
+    Result, SegmentId, Ticket,
 };
 use ziggurat_engine::{
     command::{BATCH_MAX, Effect, Keep, SegmentOffer},
@@ -207,7 +203,7 @@ impl Shard {
         api: &dyn MemberApi,
         member: MemberId,
         era: Era,
-        time_to_live: Duration,
+        (clock, time_to_live): (&dyn Clock, Duration),
     ) -> Error {
         let Some(segment) = self.lock().segment else {
             return std::future::pending().await;
@@ -215,13 +211,14 @@ impl Shard {
         loop {
             let Err(error) = self.carry(api, member, segment, era).await;
             self.lock().is_carried = false;
+            let pause = |span| clock.sleep_until(clock.now().after(span));
             match error.code() {
                 // Another member carries it.
-                Code::IllegalClient => Delay::new(time_to_live / ASKS).await,
+                Code::IllegalClient => pause(time_to_live / ASKS).await,
                 Code::LedgerOutOfOrder => {}
                 Code::DfsServiceUnavailable => {
                     warn!(shard = %self.name, %error, "the shard file cannot be carried, trying again");
-                    Delay::new(PAUSE).await;
+                    pause(PAUSE).await;
                 }
                 _ => return error,
             }
@@ -338,6 +335,7 @@ impl Carriers {
         api: &dyn MemberApi,
         member: MemberId,
         era: Era,
+        clock: &dyn Clock,
         time_to_live: Duration,
     ) -> Error {
         // A partition that is shown a later era than its own goes on in the one behind it.
@@ -347,30 +345,12 @@ impl Carriers {
             era
         };
         let serve = |shard| -> Job<'_, Error> {
-            Box::pin(Shard::serve(shard, api, member, era, time_to_live))
+            Box::pin(Shard::serve(shard, api, member, era, (clock, time_to_live)))
         };
         let all: Vec<_> = self.shards.iter().map(serve).collect();
         if all.is_empty() {
             return std::future::pending().await;
         }
         select_all(all).await.0
-    }
-
-    /// Completes when this process or another one carries each shard file, or after `patience`; says whether all of its own
-    /// are carried here.
-    pub async fn carried(&self, patience: Duration) -> bool {
-        let is_done = || {
-            let counts = self.counts();
-            counts.carried == counts.shards
-        };
-        let looking = async {
-            while !is_done() {
-                Delay::new(Duration::from_millis(5)).await;
-            }
-        };
-        matches!(
-            select(Box::pin(looking), Delay::new(patience)).await,
-            Either::Left(_)
-        )
     }
 }

@@ -1,15 +1,15 @@
 //! The roots that a process has mounted: the data plane of targets in shard files.
 
 use crate::{Ack, Name, Place, Root, ShardRead, ShardWrite};
-use futures_timer::Delay;
 use futures_util::future::{Either, join_all, select};
 use std::{
     collections::BTreeMap,
+    fmt,
     pin::pin,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
-use ziggurat_base::{Code, Crc32, Error, Extent, Placement, SegmentId};
+use ziggurat_base::{Clock, Code, Crc32, Error, Extent, Placement, SegmentId};
 use ziggurat_engine::{
     command::{Answer, Keep, SegmentStat},
     port::{ReadOp, ReadSums, WriteOp},
@@ -20,10 +20,10 @@ use ziggurat_engine::{
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// See the module.
-#[derive(Debug)]
 pub struct Roots {
     roots: Vec<Root>,
     ack: Ack,
+    clock: Arc<dyn Clock>,
     /// Which segment of the partition is which shard file of which root.
     shards: RwLock<BTreeMap<SegmentId, (usize, u32)>>,
 }
@@ -68,13 +68,34 @@ fn all_of<T>(answers: Vec<Option<Answer<T>>>) -> Vec<Answer<T>> {
     answers.into_iter().map(whole).collect()
 }
 
+impl fmt::Debug for Roots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.roots).finish()
+    }
+}
+
 impl Roots {
+    /// What `work` answers, or as many errors when it takes too long. Time is looked at first: a process that stood still for
+    /// long does not write on.
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Vec<Answer<T>>>,
+        count: usize,
+    ) -> Vec<Answer<T>> {
+        let alarm = self.clock.sleep_until(self.clock.now().after(DEADLINE));
+        match select(alarm, pin!(work)).await {
+            Either::Left(((), _)) => (0..count).map(|_| Err(too_late())).collect(),
+            Either::Right((answers, _)) => answers,
+        }
+    }
+
     /// With these roots; writes are done when `ack` says so.
     #[must_use]
-    pub fn new(roots: Vec<Root>, ack: Ack) -> Self {
+    pub fn new(roots: Vec<Root>, ack: Ack, clock: Arc<dyn Clock>) -> Self {
         Self {
             roots,
             ack,
+            clock,
             shards: RwLock::default(),
         }
     }
@@ -145,7 +166,7 @@ impl Roots {
             let root = &self.roots[root];
             async move {
                 let count = writes.len();
-                let group = in_time(root.write_many(&writes), count).await;
+                let group = self.in_time(root.write_many(&writes), count).await;
                 (positions, group)
             }
         });
@@ -204,7 +225,7 @@ impl Roots {
             let root = &self.roots[root];
             async move {
                 let count = reads.len();
-                let group = in_time(root.read_many(&mut reads), count).await;
+                let group = self.in_time(root.read_many(&mut reads), count).await;
                 (positions, group)
             }
         });
@@ -220,13 +241,4 @@ fn nameless() -> Error {
         Code::InvalidParams,
         "an operation on a shard file names its object",
     )
-}
-
-/// What `work` answers, or as many errors when it takes too long.
-async fn in_time<T>(work: impl Future<Output = Vec<Answer<T>>>, count: usize) -> Vec<Answer<T>> {
-    let late = || (0..count).map(|_| Err(too_late())).collect();
-    match select(pin!(work), Delay::new(DEADLINE)).await {
-        Either::Left((answers, _)) => answers,
-        Either::Right(((), _)) => late(),
-    }
 }

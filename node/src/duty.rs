@@ -1,6 +1,6 @@
 //! A node's life with its master: connect, join, mount, then ping and obey, and all over again when the master is lost.
 
-use crate::{foreign::Foreign, keeper::Keeper, node::NodeOptions};
+use crate::{clock::Uptime, foreign::Foreign, keeper::Keeper, node::NodeOptions};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -98,6 +98,7 @@ pub(crate) struct Duty {
     foreign: Foreign,
     keeper: Arc<Keeper>,
     carriers: Arc<Carriers>,
+    clock: Uptime,
     given: Vec<Given>,
     /// Whether what lies in memory is offered to a master that has lost its catalog.
     reoffer: bool,
@@ -128,6 +129,7 @@ impl Duty {
             foreign: Foreign::new(tier.clone(), options.memory.clone()),
             keeper,
             carriers,
+            clock: Uptime::new(),
             tier,
             given: regions.into_iter().map(given).collect(),
             reoffer: options.memory.reoffer,
@@ -200,9 +202,13 @@ impl Duty {
                 self.obey(session, joined.member, effects).await?;
             }
         };
-        let carry = self
-            .carriers
-            .carry(session, joined.member, joined.era, joined.time_to_live);
+        let carry = self.carriers.carry(
+            session,
+            joined.member,
+            joined.era,
+            &self.clock,
+            joined.time_to_live,
+        );
         tokio::select! {
             end = pings => end,
             end = obedience => end,

@@ -184,9 +184,10 @@ impl Store {
     /// # Errors
     /// As [`Remote::connect`].
     pub async fn connect(options: ConnectOptions) -> Result<Self> {
-        let remote = Remote::connect(options.remote).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        let remote = Remote::connect(options.remote, clock.clone()).await?;
         let ports = Ports {
-            clock: Arc::new(SystemClock::default()),
+            clock,
             metadata: remote.clone(),
             data: remote.clone(),
         };
