@@ -72,7 +72,6 @@ pub struct Carried {
 #[derive(Debug)]
 pub struct Carriers {
     shards: Vec<Shard>,
-    highest_era: Era,
 }
 
 impl Shard {
@@ -148,8 +147,11 @@ impl Shard {
                 number += 1;
             }
         }
-        // Before anything is allocated there.
-        self.root.claim(era).await.map_err(trouble)?;
+        // Before anything is allocated there. That a later era has it is as good: the next one exceeds both.
+        match self.root.claim(era).await {
+            Err(error) if error.code() != Code::IllegalClient => return Err(trouble(error)),
+            _ => {}
+        }
         let commit = LedgerBatch::Commit {
             generation,
             sequence: 0,
@@ -249,11 +251,7 @@ impl Carriers {
                 });
             }
         }
-        let eras = roots.iter().map(Root::highest_era);
-        Self {
-            shards,
-            highest_era: eras.max().unwrap_or_default(),
-        }
+        Self { shards }
     }
 
     /// Whether there is nothing to carry.
@@ -285,7 +283,7 @@ impl Carriers {
             let offer = SegmentOffer {
                 name: shard.name.clone(),
                 capacity: ByteCount(shard.capacity),
-                highest_era: self.highest_era,
+                highest_era: shard.root.highest_era(),
                 keep: Keep::Shared {
                     directory: shard.directory,
                     alignment: shard.root.layout().alignment,
@@ -338,12 +336,6 @@ impl Carriers {
         clock: &dyn Clock,
         time_to_live: Duration,
     ) -> Error {
-        // A partition that is shown a later era than its own goes on in the one behind it.
-        let era = if self.highest_era >= era {
-            Era(self.highest_era.0.saturating_add(1))
-        } else {
-            era
-        };
         let serve = |shard| -> Job<'_, Error> {
             Box::pin(Shard::serve(shard, api, member, era, (clock, time_to_live)))
         };

@@ -25,6 +25,7 @@ pub mod outcome;
 mod params;
 mod payload;
 mod promise;
+mod root;
 mod run;
 mod settle;
 mod world;

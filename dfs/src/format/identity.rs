@@ -15,7 +15,7 @@ pub const CLUSTER_MAX: usize = 256;
 pub const SHARDS_MAX: u32 = 9999;
 
 /// The shortest shard file: one that holds something behind its start whatever the alignment.
-pub const SHARD_BYTES_MIN: u64 = 4 << 20;
+pub const SHARD_BYTES_MIN: u64 = 256 << 10;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]

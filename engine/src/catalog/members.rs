@@ -239,6 +239,10 @@ impl Catalog {
                 ));
             }
             if let Some(mounted) = self.known_shard(directory) {
+                // That this very era has claimed it is no news.
+                if offer.highest_era > self.era {
+                    self.exceed(offer.highest_era)?;
+                }
                 return Ok(mounted);
             }
         }
@@ -249,10 +253,7 @@ impl Catalog {
         }
         self.claim_name(member, &offer.name)?;
         if offer.highest_era >= self.era {
-            let Some(next) = offer.highest_era.0.checked_add(1) else {
-                return wrong("the member claims to have seen the last era there can be".into());
-            };
-            self.raise_era(Era(next));
+            self.exceed(offer.highest_era)?;
         }
         if let Some(directory) = directory {
             self.directories.mounted(directory)?;
@@ -270,6 +271,18 @@ impl Catalog {
         self.measure_shards();
         self.settle();
         mounted.ok_or_else(too_many_segments)
+    }
+
+    /// Goes on in the era behind one that a member has seen.
+    fn exceed(&mut self, seen: Era) -> Answer<()> {
+        let Some(next) = seen.0.checked_add(1) else {
+            return Err(Error::new(
+                Code::InvalidParams,
+                "the member claims to have seen the last era there can be",
+            ));
+        };
+        self.raise_era(Era(next));
+        Ok(())
     }
 
     /// Takes a directory over from an earlier incarnation of its owner, whose segment is lost. A repeated mount finds the

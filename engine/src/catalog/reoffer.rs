@@ -164,8 +164,9 @@ impl Catalog {
         Some(row)
     }
 
-    /// Whether what lies on a slot may be offered to a later life of the partition.
+    /// Whether what lies in memory on a slot may be offered to a later life of the partition.
     pub(super) fn outlives(&self, slot: u16) -> bool {
-        self.fleet.slot(slot).stock != Stock::Volatile
+        let here = self.fleet.slot(slot);
+        here.is_memory() && here.stock != Stock::Volatile
     }
 }

@@ -144,6 +144,10 @@ impl Books {
                 extents: target.placement.all().collect(),
                 standing: Standing::Open,
             });
+            // What lies in shard files is fenced by nobody: readers prove it.
+            if target.is_shared() {
+                continue;
+            }
             let Some(grains) = self.places.get_mut(&place) else {
                 broken.push((
                     "grant_of_unknown_segment",
@@ -270,7 +274,7 @@ impl Books {
 
     /// A version in memory was taken on from an earlier life: its bytes lie there, under another member and number.
     pub(crate) fn adopted(&mut self, ticket: Ticket, place: Place, placement: &Placement) {
-        if self.standing(ticket, place).is_some() {
+        if !self.places.contains_key(&place) || self.standing(ticket, place).is_some() {
             // Heard twice: meanwhile it may have gone, and its space to others.
             return;
         }

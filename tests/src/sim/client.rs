@@ -5,10 +5,12 @@ use super::{
     clock::{Rate, SimClock},
     executor::Work,
     oracle::Passage,
+    root,
     world::{Order, Process, Sim, World},
 };
 use std::sync::{Arc, Mutex, PoisonError};
 use ziggurat_base::{Code, MemberId, TenantId, hash::Dice};
+use ziggurat_dfs::{Ack, Roots};
 use ziggurat_engine::{command::MemberOffer, port::Ports};
 
 mod data;
@@ -40,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) rate: Rate,
     /// The incarnation as the partition knows it.
     pub(crate) member: Option<MemberId>,
+    /// The root of shard files, while a process runs that has opened it.
+    pub(crate) roots: Option<Arc<Roots>>,
 }
 
 impl Client {
@@ -47,6 +51,7 @@ impl Client {
         Self {
             rate: Rate::rolled(dice),
             member: None,
+            roots: None,
         }
     }
 }
@@ -116,6 +121,9 @@ pub(crate) fn start(world: &mut World, sim: &Sim, index: usize) {
     let me = Process::Client(index);
     world.start(me);
     world.clients[index].member = None;
+    world.clients[index].roots = None;
+    let work: Work = Box::pin(mount(sim.clone(), index));
+    world.orders.push(Order::Spawn(me, work));
     let work: Work = Box::pin(session(sim.clone(), index));
     world.orders.push(Order::Spawn(me, work));
     for _ in 0..world.params.lanes {
@@ -124,6 +132,15 @@ pub(crate) fn start(world: &mut World, sim: &Sim, index: usize) {
     }
     let work: Work = Box::pin(rough::run(sim.clone(), index));
     world.orders.push(Order::Spawn(me, work));
+}
+
+/// Opens the root of shard files, if the world has one.
+async fn mount(sim: Sim, index: usize) {
+    let seat = Seat::new(&sim, index);
+    if let Some(root) = root::open(&sim, &seat.clock).await {
+        let roots = Roots::new(vec![root], Ack::Written, Arc::new(seat.clock.clone()));
+        sim.with(|world| world.clients[index].roots = Some(Arc::new(roots)));
+    }
 }
 
 /// Keeps the process a member.

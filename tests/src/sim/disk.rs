@@ -27,6 +27,9 @@ pub(crate) struct DiskParams {
     pub(crate) reoffers: bool,
 }
 
+/// Where the records of a shard file begin.
+const DATA_START: u64 = 64 << 10;
+
 /// Memory for what is on its way to and from one disk.
 const STAGING: u64 = 2 << 20;
 
@@ -82,7 +85,7 @@ fn packing(dice: &mut Dice) -> Packing {
 }
 
 /// What the disk is up to.
-struct Mood {
+pub(crate) struct Mood {
     dice: Dice,
     errors: u64,
     lies: u64,
@@ -91,7 +94,32 @@ struct Mood {
 }
 
 impl Mood {
-    fn judge(&mut self, attempt: &Attempt<'_>) -> Verdict {
+    pub(crate) fn new(dice: &mut Dice, errors: u64, lies: u64) -> Self {
+        Self {
+            dice: Dice::new(dice.roll()),
+            errors,
+            lies,
+            slowness: 1,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Every request takes so many times as long.
+    pub(crate) fn slow_down(&mut self, slowness: u32) {
+        self.slowness = slowness;
+    }
+
+    /// Faults stop.
+    pub(crate) fn calm(&mut self) {
+        (self.errors, self.lies, self.slowness) = (0, 0, 1);
+    }
+
+    /// What went wrong, by kind.
+    pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.counts.clone()
+    }
+
+    pub(crate) fn judge(&mut self, attempt: &Attempt<'_>) -> Verdict {
         let usual = match attempt.op {
             Op::Read => 40,
             Op::Write => 30,
@@ -114,8 +142,16 @@ impl Mood {
                 blocks: self.dice.below(4),
             });
         }
-        // Tombstones that a disk promised and did not keep are missed by nobody: no store can do without them.
-        let may_lie = attempt.op == Op::Write && !attempt.file.starts_with("tombs");
+        // Tombstones that a disk promised and did not keep are missed by nobody: no store can do without them. Nor without what
+        // says of a shard file that it is one.
+        let is_spared = |name: &str| {
+            let is_start = name.starts_with("shard-") && attempt.range.start < DATA_START;
+            is_start
+                || ["tombs", "removed", "census"]
+                    .iter()
+                    .any(|kind| name.starts_with(kind))
+        };
+        let may_lie = attempt.op == Op::Write && !is_spared(attempt.file);
         if roll >= self.errors + self.lies || !may_lie {
             return None;
         }
@@ -187,13 +223,7 @@ impl NodeDisk {
             capacity: full_size,
             clock: Some(clock),
         };
-        let mood = Mood {
-            dice: Dice::new(dice.roll()),
-            errors: params.errors,
-            lies: params.lies,
-            slowness: 1,
-            counts: BTreeMap::new(),
-        };
+        let mood = Mood::new(dice, params.errors, params.lies);
         let directory = DirectoryId(u128::from(dice.roll()));
         let disk = Self {
             disk: MemDisk::new(&pool, options),
@@ -247,7 +277,7 @@ impl NodeDisk {
 
     /// Every request takes so many times as long.
     pub(crate) fn slow_down(&self, slowness: u32) {
-        self.mood().slowness = slowness;
+        self.mood().slow_down(slowness);
     }
 
     /// Nothing more fits on it, until there is [`NodeDisk::room`] again.
@@ -276,14 +306,12 @@ impl NodeDisk {
 
     /// Faults stop.
     pub(crate) fn calm(&self) {
-        let mut mood = self.mood();
-        (mood.errors, mood.lies, mood.slowness) = (0, 0, 1);
-        drop(mood);
+        self.mood().calm();
         self.room();
     }
 
     /// What went wrong, by kind.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {
-        self.mood().counts.clone()
+        self.mood().counts()
     }
 }

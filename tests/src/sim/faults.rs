@@ -44,6 +44,9 @@ fn settle(world: &mut World) {
     world.settling = true;
     world.network.calm();
     world.disks().for_each(NodeDisk::calm);
+    if let Some(root) = &world.root {
+        root.calm();
+    }
     let everybody: Vec<_> = world.health.keys().copied().collect();
     for process in everybody {
         if let Some(health) = world.health.get_mut(&process) {
@@ -104,6 +107,11 @@ fn strike_disk(world: &mut World, sim: &Sim) -> &'static str {
         }
         3..5 => {
             let slowness = 10 << world.dice.below(7);
+            if let Some(root) = world.root.clone().filter(|_| index == 0) {
+                root.slow_down(slowness);
+                world.after(span, move |_| root.slow_down(1));
+                return "slow_root";
+            }
             for_a_while(
                 world,
                 index,

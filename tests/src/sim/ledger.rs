@@ -108,7 +108,8 @@ impl World {
         if let Ok(reply) = &reply {
             let verdicts = told(batch).into_iter().zip(&reply.verdicts);
             let taken = verdicts.filter(|(_, verdict)| **verdict == Verdict::Taken);
-            taken.for_each(|(ticket, _)| self.oracle.told(ticket));
+            let at = self.now;
+            taken.for_each(|(ticket, _)| self.oracle.told(at, ticket));
             for (holding, placement) in in_memory(batch, &reply.verdicts) {
                 let ticket = holding.version.ticket;
                 self.books.adopted(ticket, (member, segment), placement);

@@ -16,6 +16,7 @@ use ziggurat_base::{
     CHUNK, Code, Error, Extent, MemberId, SegmentId, Ticket, Timestamp, checksum::chunk_count,
     frame::Span, hash::Dice,
 };
+use ziggurat_dfs::Carriers;
 use ziggurat_engine::{
     command::{Answer, Effect},
     port::Access,
@@ -57,6 +58,8 @@ pub(crate) struct Node {
     pub(crate) disk: Option<NodeDisk>,
     /// The product's keeper of the directory on it, while a process runs that has opened it.
     pub(crate) keeper: Option<Arc<Keeper>>,
+    /// The product's carriers of the shard files, while a process runs that has opened their root.
+    pub(crate) carriers: Option<Arc<Carriers>>,
     /// Records that the process before held on disk and must find again.
     pub(crate) kept: BTreeSet<Ticket>,
 }
@@ -76,6 +79,7 @@ impl Node {
             inbox: inbox::Inbox::default(),
             disk: None,
             keeper: None,
+            carriers: None,
             kept: BTreeSet::new(),
         }
     }

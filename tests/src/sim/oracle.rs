@@ -37,6 +37,8 @@ pub(crate) struct TrueGuard {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passage {
     pub(crate) begun: Timestamp,
+    /// Whose objects it is about.
+    pub(crate) tenant: TenantId,
     /// The nonce of what it puts.
     pub(crate) nonce: u64,
     pub(crate) guards: Vec<TrueGuard>,
@@ -61,9 +63,13 @@ impl Oracle {
         self.eras.push((now, era));
     }
 
-    /// A node has told that it holds a version on its disk, and was believed.
-    pub(crate) fn told(&mut self, ticket: Ticket) {
+    /// A node has told that it holds a version on its disk, or found it in a shard file, and was believed. There it may be one
+    /// whose writer has never heard that it is readable.
+    pub(crate) fn told(&mut self, now: Timestamp, ticket: Ticket) {
         self.told.insert(ticket);
+        if let Some(version) = self.versions.get_mut(&ticket) {
+            version.published.get_or_insert(now);
+        }
     }
 
     /// A write was granted.

@@ -1,6 +1,6 @@
 //! What a seed decides before anything runs: sizes, spans, policies, weather.
 
-use super::{disk::DiskParams, network::Weather};
+use super::{disk::DiskParams, network::Weather, root::RootParams};
 use std::time::Duration;
 use ziggurat_base::{ByteCount, hash::Dice};
 use ziggurat_engine::{
@@ -47,6 +47,8 @@ pub(crate) struct Params {
     pub(crate) check_every: u64,
     /// The SSD directory of each node; most worlds have none.
     pub(crate) disk: Option<DiskParams>,
+    /// A root of shard files that everybody has mounted; only where the master keeps records.
+    pub(crate) root: Option<RootParams>,
 }
 
 /// Of so many worlds one has SSD directories.
@@ -120,6 +122,7 @@ impl Params {
             )
         };
         let (disk, offloading) = disks(seed);
+        let root = RootParams::rolled(seed).filter(|_| disk.is_some());
         let config = Config {
             lease,
             write_discard: discard,
@@ -133,6 +136,7 @@ impl Params {
             allocator: AllocatorKind::Offset,
             seed,
             paranoid: false,
+            dfs_cooling: root.as_ref().map_or(Duration::ZERO, |root| root.cooling),
             ..offloading
         };
         let segments_per_node = 1 + dice.below(2) as usize;
@@ -173,6 +177,7 @@ impl Params {
             think: millis(dice, 1, 12),
             check_every: if seed.is_multiple_of(8) { 1 } else { 16 },
             disk,
+            root,
         }
     }
 }

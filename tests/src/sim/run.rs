@@ -6,6 +6,7 @@ use super::{
     faults,
     outcome::Outcome,
     params::{CLIENTS, NODES, Params},
+    root::SharedRoot,
     settle,
     world::{Order, Process, Sim, World},
 };
@@ -13,6 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Once,
 };
+use ziggurat_base::hash::Dice;
 
 /// Whether a run keeps its story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +71,19 @@ pub fn run(seed: u64, telling: Telling) -> Outcome {
     })
 }
 
+/// The shared filesystem is there before anybody.
+fn make_root(sim: &Sim) {
+    let params = sim.with(|world| world.params.root.clone());
+    if let Some(params) = params {
+        let mut dice = Dice::new(sim.with(|world| world.params.seed) ^ 0xf5);
+        let root = SharedRoot::new(sim, &params, &mut dice);
+        sim.with(|world| world.root = Some(root));
+    }
+}
+
 fn history(sim: &Sim) {
     let mut executor = Executor::default();
+    make_root(sim);
     sim.with(|world| {
         world.start_master();
         for index in 0..NODES {

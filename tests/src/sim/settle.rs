@@ -68,7 +68,12 @@ fn quiet(world: &mut World) {
         world.outcome.violation("copies_never_settled", what);
     }
     let directories = world.disks().count();
-    let segments = (NODES * world.params.segments_per_node + directories) as u64;
+    let shards = world
+        .params
+        .root
+        .as_ref()
+        .map_or(0, |root| root.shards as usize);
+    let segments = (NODES * world.params.segments_per_node + directories + shards) as u64;
     let members = (NODES + CLIENTS) as u64;
     if (stats.segments, stats.members) != (segments, members) {
         let what = format!("{} segments, {} members", stats.segments, stats.members);
@@ -139,9 +144,13 @@ fn paid(world: &World) -> Option<String> {
     let keepers = world.nodes.iter().filter_map(|node| node.keeper.as_ref());
     let records = keepers.flat_map(|keeper| keeper.tiers());
     let records: u64 = records.map(|tier| tier.stats().records).sum();
-    (owed != (0, 0, 0) || records > 0 || stats.owned_used > 0).then(|| {
+    let in_shards = (stats.dfs_used, stats.dfs_cooling);
+    let is_left = records > 0 || stats.owned_used > 0 || in_shards != (0, 0);
+    (owed != (0, 0, 0) || is_left).then(|| {
         let used = stats.owned_used;
-        format!("{records} records of {used} bytes; debts, of keys, absent: {owed:?}")
+        format!(
+            "{records} records of {used} bytes, in shards {in_shards:?}; debts, of keys, absent: {owed:?}"
+        )
     })
 }
 
@@ -180,6 +189,9 @@ async fn reads(sim: &Sim) {
                 }
                 Ok(None) => {}
                 Err(error) if error.code() == Code::ChecksumMismatch => {}
+                // A record that a late writer or the filesystem has destroyed says so too.
+                Err(error)
+                    if error.code() == Code::ReplicaIsGone && world.params.root.is_some() => {}
                 Err(error) => {
                     let what = format!("{key}: {error}");
                     world.outcome.violation("unreadable_without_faults", what);

@@ -12,6 +12,7 @@ use super::{
     oracle::Oracle,
     outcome::Outcome,
     params::Params,
+    root::SharedRoot,
 };
 use std::{
     collections::BTreeMap,
@@ -76,6 +77,8 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) health: BTreeMap<Process, Health>,
     /// Which node joined as which member: the address book of clients.
+    /// The root that everybody has mounted.
+    pub(crate) root: Option<SharedRoot>,
     pub(crate) addresses: BTreeMap<MemberId, usize>,
     pub(crate) oracle: Oracle,
     pub(crate) books: Books,
@@ -109,6 +112,7 @@ impl World {
                 .map(|_| Client::new(dice))
                 .collect(),
             health: BTreeMap::new(),
+            root: None,
             addresses: BTreeMap::new(),
             oracle: Oracle::default(),
             books: Books::default(),
@@ -161,14 +165,17 @@ impl World {
     }
 
     /// Lets go of everything that has a handle on this world.
-    pub(crate) fn end(&mut self) -> (Vec<Node>, Queue, Vec<Order>) {
+    pub(crate) fn end(&mut self) -> impl Sized + use<> {
         let disks: Vec<_> = self.disks().map(NodeDisk::counts).collect();
-        for (kind, count) in disks.into_iter().flatten() {
+        let root = self.root.as_ref().map(SharedRoot::counts);
+        for (kind, count) in disks.into_iter().chain(root).flatten() {
             *self.outcome.faults.entry(kind).or_default() += count;
         }
         let nodes = std::mem::take(&mut self.nodes);
         let queue = std::mem::take(&mut self.queue);
-        (nodes, queue, std::mem::take(&mut self.orders))
+        let roots: Vec<_> = self.clients.iter_mut().map(|c| c.roots.take()).collect();
+        let orders = std::mem::take(&mut self.orders);
+        (nodes, roots, self.root.take(), queue, orders)
     }
 
     pub(crate) fn health(&self, process: Process) -> Health {

@@ -2,6 +2,7 @@
 
 use super::{
     super::{
+        call::call,
         node::{
             read::{Found, ReadMessage, begin as begin_read},
             write::{WriteMessage, begin as begin_write},
@@ -9,14 +10,15 @@ use super::{
         promise::{Giver, Promise, promise},
         world::{Process, World},
     },
-    Port,
+    Port, TENANT_NAMES,
 };
 use std::sync::Arc;
 use ziggurat_base::{
-    CHUNK, Clock, Code, Crc32, Error, Job, Timestamp,
+    CHUNK, Clock, Code, Crc32, Error, Job, SegmentId, Timestamp,
     checksum::{ChunkTable, Summer, chunk_count},
     frame::Span,
 };
+use ziggurat_dfs::Roots;
 use ziggurat_engine::{
     command::{Answer, Target},
     port::{Access, DataPlane, ReadOp, ReadSums, WriteOp},
@@ -205,6 +207,14 @@ fn flipped_back(world: &mut World, mut found: Found) -> Found {
 impl DataPlane for Port {
     fn write<'a>(&'a self, ops: &'a [WriteOp<'a>]) -> Job<'a, Vec<Answer<Crc32>>> {
         Box::pin(async move {
+            // A journey writes memory and shard files one after the other.
+            if ops.iter().any(|op| op.target.is_shared()) {
+                let segments = ops.iter().map(|op| op.target.placement.segment);
+                return match self.roots(segments.collect()).await {
+                    Ok(roots) => roots.write(self.tenant_name(), ops).await,
+                    Err(error) => ops.iter().map(|_| Err(error.clone())).collect(),
+                };
+            }
             let (deadline, stripe) = self.deadline();
             let started: Vec<_> = ops.iter().map(|op| self.start_write(op, stripe)).collect();
             let mut answers = Vec::with_capacity(ops.len());
@@ -229,12 +239,15 @@ impl DataPlane for Port {
     fn read<'a, 'b: 'a>(&'a self, ops: &'a mut [ReadOp<'b>]) -> Job<'a, Vec<Answer<ReadSums>>> {
         Box::pin(async move {
             let (deadline, stripe) = self.deadline();
-            let started: Vec<_> = ops.iter().map(|op| self.start_read(op, stripe)).collect();
+            let from_nodes =
+                |op: &ReadOp<'_>| (!op.source.is_shared()).then(|| self.start_read(op, stripe));
+            let started: Vec<_> = ops.iter().map(from_nodes).collect();
             let mut answers = Vec::with_capacity(ops.len());
             for (op, one) in ops.iter_mut().zip(started) {
                 answers.push(match one {
-                    Ok(sent) => self.gather(op, deadline, sent).await,
-                    Err(error) => Err(error),
+                    Some(Ok(sent)) => self.gather(op, deadline, sent).await,
+                    Some(Err(error)) => Err(error),
+                    None => self.read_shared(op).await,
                 });
             }
             let now = self.seat.sim.with(|world| world.now);
@@ -252,6 +265,36 @@ impl DataPlane for Port {
 }
 
 impl Port {
+    fn tenant_name(&self) -> &'static str {
+        let tenant = self.notes.with(|passage| passage.tenant);
+        TENANT_NAMES[usize::from(tenant.0)]
+    }
+
+    /// The root of this process, which knows these segments if anybody does.
+    async fn roots(&self, segments: Vec<SegmentId>) -> Answer<Arc<Roots>> {
+        let index = self.seat.index;
+        let roots = self
+            .seat
+            .sim
+            .with(|world| world.clients[index].roots.clone());
+        let missing = || Error::new(Code::DfsServiceUnavailable, "the root is not open yet");
+        let roots = roots.ok_or_else(missing)?;
+        if segments.iter().any(|segment| !roots.knows(*segment)) {
+            let known = call(&self.seat.sim, self.seat.me, |world| {
+                Ok(world.master.catalog.segments())
+            });
+            roots.learn(&known.await?);
+        }
+        Ok(roots)
+    }
+
+    async fn read_shared(&self, op: &mut ReadOp<'_>) -> Answer<ReadSums> {
+        let roots = self.roots(vec![op.source.placement.segment]).await?;
+        let ops = std::slice::from_mut(op);
+        let mut answers = roots.read(self.tenant_name(), ops).await;
+        answers.remove(0)
+    }
+
     async fn gather(
         &self,
         op: &mut ReadOp<'_>,

@@ -153,10 +153,7 @@ impl Lane<'_> {
                 tags,
             })
             .collect();
-        let wish = Wish {
-            replicas,
-            ..Wish::default()
-        };
+        let wish = wish(self.seat, replicas);
         let answers = put::put(&ports, &self.patience, tenant, &puts, &wish).await;
         self.seat.sim.with(|world| {
             for (key, answer) in keys.iter().zip(&answers) {
@@ -384,5 +381,26 @@ impl Lane<'_> {
         self.seat
             .sim
             .with(|world| world.outcome.faults.contains_key("master_restart"))
+    }
+}
+
+/// So many memory replicas, and where there are shard files sometimes some there too, or there alone.
+pub(super) fn wish(seat: &Seat, replicas: u8) -> Wish {
+    let has_root = seat.sim.with(|world| world.params.root.is_some());
+    if !has_root {
+        return Wish {
+            replicas,
+            ..Wish::default()
+        };
+    }
+    let (replicas, dfs) = match seat.roll(6) {
+        0..3 => (replicas, 0),
+        3 => (0, 1 + seat.roll(2) as u8),
+        _ => (replicas, 1),
+    };
+    Wish {
+        replicas,
+        dfs,
+        ..Wish::default()
     }
 }

@@ -76,7 +76,10 @@ impl MetadataApi for Port {
         items: &'a [PutItem<'a>],
         wish: &'a Wish,
     ) -> Job<'a, Answer<Vec<Answer<PutAnswer>>>> {
-        let nonce = self.notes.with(|passage| passage.nonce);
+        let nonce = self.notes.with(|passage| {
+            passage.tenant = tenant;
+            passage.nonce
+        });
         let item = |item: &PutItem<'_>| Item {
             key: item.key.to_owned(),
             len: item.len,
@@ -108,6 +111,7 @@ impl MetadataApi for Port {
         recency: Recency,
     ) -> Job<'a, Answer<Vec<Answer<Option<GetGrant>>>>> {
         let (tenant, list) = (keys.tenant, owned(keys));
+        self.notes.with(|passage| passage.tenant = tenant);
         let notes = self.notes.clone();
         self.ask(move |world, member| {
             let located = borrowed(tenant, &list, |keys| world.locate(member, keys, recency));

@@ -5,13 +5,15 @@
 use super::{
     super::{params::len, payload::Payload, world::Sim},
     Notes, Seat,
-    lane::{count, operation, pick, tenant},
+    lane::{count, operation, pick, tenant, wish},
 };
 use std::time::Duration;
 use ziggurat_base::{Crc32, Key, ObjectKey, TenantId};
 use ziggurat_engine::{
-    command::{Answer, Force, Keys, PutAnswer, PutEnd, PutGrant, PutItem, Recency, Wish, Written},
-    port::{Ports, WriteOp},
+    command::{
+        Answer, Force, Keys, PutAnswer, PutEnd, PutGrant, PutItem, Recency, Tags, Wish, Written,
+    },
+    port::{Name, Ports, WriteOp},
 };
 
 /// Runs until faults stop.
@@ -95,9 +97,8 @@ async fn write(seat: &Seat) {
         .sim
         .with(|world| (len(&mut world.dice), 1 + world.dice.below(3) as u8));
     let wish = Wish {
-        replicas,
         preferred: vec![format!("node{}/0", seat.roll(4)).into()],
-        ..Wish::default()
+        ..wish(seat, replicas)
     };
     let items = [PutItem::new(key.as_key(), len)];
     let started = ports.metadata.put_start(tenant, &items, &wish).await;
@@ -116,11 +117,15 @@ async fn write(seat: &Seat) {
         grant,
     };
     pause(seat).await;
+    let name = Name {
+        key: key.as_key(),
+        tags: Tags::default(),
+    };
     for target in going.grant.targets.as_slice() {
         let skipped = seat.roll(4) == 0;
         let parts: [&[u8]; 1] = [&payload];
         let op = WriteOp {
-            name: None,
+            name: target.is_shared().then_some(name),
             ticket: going.grant.ticket,
             target,
             parts: &parts,

@@ -4,6 +4,7 @@ use super::{
     super::{
         call::call,
         clock::SimClock,
+        root,
         world::{Process, Sim},
     },
     directory,
@@ -12,6 +13,7 @@ use super::{
 use futures_util::future::select;
 use std::{pin::pin, sync::Arc, time::Duration};
 use ziggurat_base::{ByteCount, Clock as _, Code, Era, MemberId, SegmentId, Timestamp};
+use ziggurat_dfs::Carriers;
 use ziggurat_engine::command::{Answer, Keep, MemberOffer, SegmentOffer, Stock};
 use ziggurat_node::Keeper;
 
@@ -26,6 +28,7 @@ struct Control {
     me: Process,
     clock: SimClock,
     keeper: Option<Arc<Keeper>>,
+    carriers: Option<Arc<Carriers>>,
 }
 
 /// Runs as long as the process.
@@ -37,12 +40,16 @@ pub(crate) async fn run(sim: Sim, index: usize) {
         rate,
     };
     let keeper = directory::open(&sim, index, &clock).await;
+    let carriers = root::open(&sim, &clock).await;
+    let carriers = carriers.map(|root| Arc::new(Carriers::new(&[root])));
+    sim.with(|world| world.nodes[index].carriers.clone_from(&carriers));
     let control = Control {
         sim,
         index,
         me,
         clock,
         keeper,
+        carriers,
     };
     loop {
         if let Ok((member, stock)) = control.join().await {
@@ -166,9 +173,15 @@ impl Control {
                     return;
                 }
                 self.stand(joined);
+                if let Some(carriers) = &self.carriers
+                    && carriers.mount(&port, member).await.is_err()
+                {
+                    return;
+                }
                 let pings = pin!(self.ping(member, &mut mounted));
                 let telling = pin!(self.tell(keeper, &port, member));
-                select(pings, telling).await;
+                let carrying = pin!(self.carry(&port, member));
+                select(pings, select(telling, carrying)).await;
             }
             None => self.ping(member, &mut mounted).await,
         }
@@ -239,6 +252,24 @@ impl Control {
     /// Tells what is held, until the partition does not know this member any more.
     async fn tell(&self, keeper: &Keeper, port: &MasterPort, member: MemberId) {
         while keeper.tell(port, member).await.code() != Code::ClientNotFound {
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// Carries shard files, until the partition does not know this member any more.
+    async fn carry(&self, port: &MasterPort, member: MemberId) {
+        let Some(carriers) = &self.carriers else {
+            return std::future::pending().await;
+        };
+        let (era, ttl) = self.sim.with(|world| {
+            let era = world.nodes[self.index].highest_era;
+            (Era(era), world.params.config.member_ttl)
+        });
+        loop {
+            let carrying = carriers.carry(port, member, era, &self.clock, ttl);
+            if carrying.await.code() == Code::ClientNotFound {
+                return;
+            }
             self.clock.sleep(PAUSE).await;
         }
     }

@@ -74,6 +74,9 @@ pub(crate) fn receive(
         return;
     }
     let ready = node.inbox.take(connection, number, effects);
+    if let Some(carriers) = &node.carriers {
+        ready.iter().for_each(|effect| carriers.heed(effect));
+    }
     if let Some(keeper) = node.keeper.clone() {
         for effect in &ready {
             world.outcome.tell(|| format!("n{index} heeds {effect:?}"));
