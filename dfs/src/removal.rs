@@ -163,10 +163,15 @@ impl Carrier {
         }
     }
 
-    /// The name of the next log: nobody else's.
-    fn next_name(&self) -> String {
-        let count = self.logs.fetch_add(1, Ordering::Relaxed);
-        removed::name(mix(self.number ^ mix(count)))
+    /// The name of the next log: none that there is.
+    fn next_name(&self, is_taken: impl Fn(&String) -> bool) -> String {
+        loop {
+            let count = self.logs.fetch_add(1, Ordering::Relaxed);
+            let name = removed::name(mix(self.number ^ mix(count)));
+            if !is_taken(&name) {
+                return name;
+            }
+        }
     }
 }
 
@@ -289,7 +294,7 @@ impl Root {
         versions: &[(Ticket, Extent)],
         found: &[AtExtent],
     ) -> Result<()> {
-        let file = shard.file();
+        let (file, mark) = (shard.file(), shard.sync_mark());
         let there: Vec<_> = versions
             .iter()
             .zip(found)
@@ -315,7 +320,8 @@ impl Root {
                 landed?;
             }
         }
-        land(start(&*file, Request::Sync)).await.map(drop)
+        let synced = land(start(&*file, Request::Sync)).await;
+        shard.synced(mark, synced).map(drop)
     }
 
     /// Appends to this process' log. Durable when it returns.
@@ -342,12 +348,8 @@ impl Root {
 
     async fn new_log(&self) -> Result<Log> {
         let names = self.disk().list().await?;
-        let name = loop {
-            let name = self.carrier().next_name();
-            if names.iter().all(|file| file.name != name) {
-                break name;
-            }
-        };
+        let is_taken = |name: &String| names.iter().any(|file| file.name == *name);
+        let name = self.carrier().next_name(is_taken);
         let len = u64::from(LOG_PAGES) * BLOCK;
         let file = self.disk().create(&name, len).await?;
         write_synced(self.disk(), &*file, 0, &removed::encode_head(self.id())).await?;
@@ -385,8 +387,8 @@ impl Root {
                 digest: *digest,
             })
             .collect();
-        let name = self.carrier().next_name();
         if !kept.is_empty() {
+            let name = self.carrier().next_name(|name| logs.contains(name));
             let mut bytes = removed::encode_head(self.id());
             for (number, entries) in (1..).zip(kept.chunks(ENTRIES_MAX)) {
                 let page = Page {
@@ -398,7 +400,7 @@ impl Root {
             }
             crate::root::replace(self.disk(), NEW_NAME, &name, &bytes).await?;
         }
-        for log in logs.iter().filter(|log| **log != name) {
+        for log in &logs {
             self.disk().remove(log).await?;
         }
         self.disk().sync_names().await?;

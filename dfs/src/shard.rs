@@ -8,7 +8,10 @@ use crate::{
     },
     transfer::{read_all, write_synced},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
 use ziggurat_base::{Code, DirectoryId, Era, Error, Extent, Result, hash::mix};
 use ziggurat_io::{Disk, File};
 
@@ -62,6 +65,8 @@ pub(crate) struct Shard {
     pub(crate) is_certain: bool,
     shard_bytes: u64,
     state: Mutex<State>,
+    /// Syncs that failed: what they should have covered is not made durable by a later one either.
+    failed_syncs: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -102,6 +107,7 @@ impl Shard {
                 file,
                 era: era.unwrap_or_default(),
             }),
+            failed_syncs: AtomicU64::new(0),
         }
     }
 
@@ -143,6 +149,25 @@ impl Shard {
             self.alignment
         );
         Err(Error::new(Code::InvalidReplica, what))
+    }
+
+    /// To be asked for before the first write that a sync should cover.
+    pub(crate) fn sync_mark(&self) -> u64 {
+        self.failed_syncs.load(Ordering::SeqCst)
+    }
+
+    /// What the end of a request with a sync says about everything that was written since the mark.
+    pub(crate) fn synced<T>(&self, mark: u64, landed: Result<T>) -> Result<T> {
+        if landed.is_err() {
+            self.failed_syncs.fetch_add(1, Ordering::SeqCst);
+        } else if self.sync_mark() != mark {
+            let what = format!(
+                "a data sync of {} has failed, and nobody knows what it has lost: write it again",
+                self.name()
+            );
+            return Err(Error::new(Code::FileWriteFail, what));
+        }
+        landed
     }
 
     /// Opens the file anew: the handle may be stale, or somebody has put another file in its place.

@@ -86,7 +86,7 @@ impl Root {
     pub async fn write(&self, write: &ShardWrite<'_>) -> Result<Crc32> {
         let shard = self.shard(write.place.shard)?;
         write.check(&shard)?;
-        let file = shard.file();
+        let (file, mark) = (shard.file(), shard.sync_mark());
         let mut flow = Outflow::new(self.disk(), &*file);
         let sent = self.send(&shard, write, &mut flow).await;
         let drained = flow.drain().await;
@@ -123,7 +123,11 @@ impl Root {
             buffer,
             sync: write.ack == Ack::Synced,
         };
-        land(start(&*file, request)).await?;
+        let landed = land(start(&*file, request)).await;
+        match write.ack {
+            Ack::Written => landed?,
+            Ack::Synced => shard.synced(mark, landed)?,
+        };
         Ok(crc)
     }
 

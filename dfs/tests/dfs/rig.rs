@@ -8,7 +8,7 @@ use ziggurat_dfs::{
 };
 use ziggurat_engine::{command::Tags, port::ReadSums, shard_record::record_len};
 use ziggurat_io::{
-    Pool,
+    Disk as _, Pool, Request,
     mem::{MemDisk, MemOptions},
 };
 
@@ -193,4 +193,21 @@ pub(crate) fn list_without(
 
 pub(crate) fn shard_name(index: u32) -> String {
     format!("shard-{index:04}.zig")
+}
+
+/// Lays bytes over a file, past the root.
+pub(crate) fn overwrite(disk: &MemDisk, name: &str, offset: u64, bytes: &[u8]) {
+    let file = block_on(disk.open(name)).unwrap();
+    let mut buffer = disk.pool().try_take(bytes.len()).unwrap();
+    buffer.copy_from_slice(bytes);
+    let write = Request::Write {
+        offset,
+        buffer,
+        sync: true,
+    };
+    block_on(file.start(vec![write]).remove(0)).result.unwrap();
+}
+
+pub(crate) fn tickets(found: &[Found]) -> Vec<u64> {
+    found.iter().map(|one| one.ticket.0).collect()
 }

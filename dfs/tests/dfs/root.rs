@@ -1,12 +1,14 @@
 //! Making, opening, growing and claiming a root.
 
-use super::rig::{CARRIER, CLUSTER, ID, Object, disk, layout, made_on, opened, shard_name};
+use super::rig::{
+    CARRIER, CLUSTER, ID, Object, disk, layout, made_on, opened, overwrite, shard_name,
+};
 use pollster::block_on;
 use std::{collections::BTreeSet, sync::Arc};
 use ziggurat_base::{Code, Era, hash::Dice};
 use ziggurat_dfs::{Layout, Root, shard_directory};
 use ziggurat_io::{
-    Disk, Pool, Request,
+    Disk, Pool,
     mem::{Fault, MemDisk, MemOptions, Op, Verdict},
 };
 
@@ -17,19 +19,6 @@ fn code(disk: &MemDisk) -> Code {
 /// A copy of a disk on which anything may be done.
 fn copy(disk: &MemDisk) -> MemDisk {
     disk.kill(&mut Dice::new(1))
-}
-
-/// Lays bytes over a file, past the root.
-fn overwrite(disk: &MemDisk, name: &str, offset: u64, bytes: &[u8]) {
-    let file = block_on(disk.open(name)).unwrap();
-    let mut buffer = disk.pool().try_take(bytes.len()).unwrap();
-    buffer.copy_from_slice(bytes);
-    let write = Request::Write {
-        offset,
-        buffer,
-        sync: true,
-    };
-    block_on(file.start(vec![write]).remove(0)).result.unwrap();
 }
 
 #[test]
