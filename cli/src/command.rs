@@ -4,7 +4,9 @@ mod bench;
 mod completions;
 mod config;
 mod demo;
+mod dfs;
 mod doctor;
+mod faults;
 mod objects;
 mod prefetch;
 mod replay;
@@ -35,6 +37,7 @@ pub(crate) enum Command {
     Stat(objects::StatArguments),
     Status(status::Arguments),
     Ssd(ssd::Arguments),
+    Dfs(dfs::Arguments),
     Bench(bench::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
@@ -59,6 +62,7 @@ impl Command {
             Self::Stat(arguments) => objects::stat(arguments, screen),
             Self::Status(arguments) => status::run(arguments, screen),
             Self::Ssd(arguments) => ssd::run(arguments, screen),
+            Self::Dfs(arguments) => dfs::run(arguments, screen),
             Self::Bench(arguments) => bench::run(arguments, screen),
             Self::Config(arguments) => config::run(arguments, screen),
             Self::Doctor(arguments) => doctor::run(arguments, screen),

@@ -2,7 +2,7 @@
 
 mod directory;
 
-pub use directory::Directory;
+pub use directory::{Directory, random_number, read_index, write_index};
 
 use crate::{
     Found, Removals, Root, ScanCounts, ShardInfo,

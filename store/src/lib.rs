@@ -29,6 +29,8 @@ pub use clock::SystemClock;
 pub use open::{ConnectOptions, OpenOptions, Store};
 pub use serve::{ServeOptions, Served};
 pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOptions};
+/// Shard files on a shared filesystem.
+pub use ziggurat_dfs as dfs;
 pub use ziggurat_dfs::{Ack, Options as DfsOptions, RootPath};
 pub use ziggurat_engine::command::{
     Force, Keep, Prefetched, Priority, Recency, SegmentStat, Stats,

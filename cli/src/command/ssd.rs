@@ -1,5 +1,6 @@
 //! `ziggurat ssd`: looking into a directory that no process serves.
 
+use super::faults::{Row, listed};
 use crate::{
     answer::{Answer, Exit},
     progress,
@@ -208,26 +209,13 @@ fn verify(dir: &Path, screen: &Screen) -> Result<Answer> {
     })?;
     bar.finish_and_clear();
     let seconds = began.elapsed().as_secs_f64();
-    let mut table = Table::new(screen, ["file", "offset", "tenant", "key", "fault"]);
-    let mut rows = Vec::new();
-    for fault in &faults {
-        let (tenant, key, ticket) = match &fault.object {
-            Some((tenant, key, ticket)) => (tenant.as_ref(), key.to_string(), ticket.to_string()),
-            None => ("", String::new(), String::new()),
-        };
-        table.row([
-            (fault.file.clone(), Paint::Plain),
-            (fault.offset.to_string(), Paint::Plain),
-            (tenant.to_owned(), Paint::Dim),
-            (key.clone(), Paint::Plain),
-            (fault.what.clone(), Paint::Bad),
-        ]);
-        let named = |text: &str| fault.object.is_some().then(|| Value::from(text.to_owned()));
-        rows.push(json!({
-            "file": fault.file, "offset": fault.offset, "what": fault.what, "tenant": named(tenant),
-            "key": named(&key), "ticket": named(&ticket),
-        }));
-    }
+    let rows = faults.iter().map(|fault| Row {
+        file: &fault.file,
+        offset: fault.offset,
+        object: fault.object.as_ref(),
+        what: &fault.what,
+    });
+    let (table, rows) = listed(rows, screen);
     let json = json!({"bytes": read, "faults": rows, "seconds": seconds});
     let proved = format!("{} of payload read in {seconds:.1} s", size(read));
     if faults.is_empty() {

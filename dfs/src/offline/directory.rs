@@ -1,13 +1,18 @@
 //! The same for a path, for callers without an async runtime.
 
 use super::{Logs, Progress, Recovered, Report, Verified};
-use crate::{Grown, Layout, Root, format::index::Index};
+use crate::{
+    Grown, Layout, Root,
+    format::index::{self, Index},
+};
 use pollster::block_on;
 use std::{
+    fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
 };
-use ziggurat_base::Result;
+use ziggurat_base::{Code, Error, Result};
 use ziggurat_io::{Disk, Options, Pool};
 
 /// Memory for what is read at once.
@@ -54,12 +59,22 @@ impl Directory {
         Arc::clone(&self.disk)
     }
 
-    /// Makes a root of it under the random number `fresh`.
+    /// Makes a root of it under a random number.
     ///
     /// # Errors
     /// As [`Root::format`].
-    pub fn format(&self, layout: &Layout, fresh: u128) -> Result<Root> {
+    pub fn format(&self, layout: &Layout) -> Result<Root> {
+        let fresh = random_number()?;
         self.doing(block_on(Root::format(self.disk(), layout, fresh)))
+    }
+
+    /// Opens the root, under a random number for what it removes.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn root(&self, cluster: Option<&str>) -> Result<Root> {
+        let carrier = random_number()? as u64;
+        self.doing(block_on(Root::open(self.disk(), cluster, carrier)))
     }
 
     /// Adds shard files until there are `shards`.
@@ -96,14 +111,64 @@ impl Directory {
         self.doing(block_on(super::recover(self.disk(), logs, progress)))
     }
 
-    /// Puts an index into the root.
+    /// Puts an index into the root, and says where it lies.
     ///
     /// # Errors
     /// As [`Root::save_index`].
-    pub fn save_index(&self, index: &Index) -> Result<()> {
+    pub fn save_index(&self, index: &Index) -> Result<PathBuf> {
         self.doing(block_on(async {
             let (root, _) = Root::look(self.disk()).await?;
             root.save_index(index).await
-        }))
+        }))?;
+        Ok(self.path.join(index::NAME))
     }
+}
+
+/// A random number for a root, and for whoever carries out removals in one.
+///
+/// # Errors
+/// `Internal` when the system has none.
+pub fn random_number() -> Result<u128> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|cause| {
+        let what = format!("the system gives no random numbers: {cause}");
+        Error::new(Code::Internal, what)
+    })?;
+    Ok(u128::from_ne_bytes(bytes).max(1))
+}
+
+/// Writes an index to a file outside of the root: whole or not at all.
+///
+/// # Errors
+/// `FileWriteFail` names the file.
+pub fn write_index(path: &Path, index: &Index) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let written = fs::File::create(&new).and_then(|mut file| {
+        file.write_all(&index.encode())?;
+        file.sync_all()?;
+        fs::rename(&new, path)
+    });
+    written.map_err(|cause| {
+        let what = format!("cannot write the index {}: {cause}", path.display());
+        Error::new(Code::FileWriteFail, what)
+    })
+}
+
+/// Reads an index from a file.
+///
+/// # Errors
+/// `FileNotFound` and `FileReadFail` for a file that cannot be read, and as [`Index::decode`].
+pub fn read_index(path: &Path) -> Result<Index> {
+    let bytes = fs::read(path).map_err(|cause| {
+        let code = match cause.kind() {
+            io::ErrorKind::NotFound => Code::FileNotFound,
+            _ => Code::FileReadFail,
+        };
+        let what = format!("cannot read the index {}: {cause}", path.display());
+        Error::new(code, what)
+    })?;
+    let index = Index::decode(&bytes);
+    index.map_err(|error| error.while_doing(format!("reading the index {}", path.display())))
 }
