@@ -7,6 +7,13 @@ use ziggurat_base::{
     frame::{HEADER_LEN, Header, Span, TokenSpan},
     unit::parse_span,
 };
+use ziggurat_dfs::format::{
+    identity::Identity as RootIdentity,
+    index::Index as RootIndex,
+    record::{Header as RecordHeader, Peek},
+    removed,
+    superblock::Superblock,
+};
 use ziggurat_engine::catalog::Matcher;
 use ziggurat_tiers::ssd::format::{
     PAGE,
@@ -38,6 +45,9 @@ pub const TARGETS: &[Target] = &[
     ("ssd_record", ssd_record),
     ("ssd_payload", ssd_payload),
     ("records_file", records_file),
+    ("dfs_block", dfs_block),
+    ("dfs_header", dfs_header),
+    ("dfs_index", dfs_index),
 ];
 
 /// A frame header: what is accepted encodes to the same bytes.
@@ -265,6 +275,48 @@ pub fn records_file(bytes: &[u8]) {
         if let Ok(contents) = ziggurat_master::journal::decode_file(bytes) {
             assert!(contents.good_len <= bytes.len() as u64);
             assert!(contents.batches <= contents.records.len() as u64);
+        }
+    }
+}
+
+/// Blocks of a root that are alone: its identity, superblocks, removal logs. What is accepted encodes to the same bytes.
+pub fn dfs_block(bytes: &[u8]) {
+    let mut block = bytes.to_vec();
+    block.resize(PAGE as usize, 0);
+    for block in with_sum(&block, PAGE as usize) {
+        if let Ok(identity) = RootIdentity::decode(&block) {
+            assert_eq!(identity.encode(), block);
+        }
+        if let Ok(superblock) = Superblock::decode(&block) {
+            assert_eq!(superblock.encode(), block);
+        }
+        if let Ok(root) = removed::decode_head(&block) {
+            assert_eq!(removed::encode_head(root), block);
+        }
+        if let Ok(page) = removed::Page::decode(&block) {
+            assert_eq!(page.encode(), block);
+        }
+    }
+}
+
+/// The header of a record in a shard file: what is accepted encodes to the same bytes, and has its payload inside of its
+/// extent.
+pub fn dfs_header(bytes: &[u8]) {
+    let _one_or_none = Peek::of(bytes);
+    for bytes in with_sum(bytes, bytes.len()) {
+        if let Ok(header) = RecordHeader::decode(&bytes) {
+            assert_eq!(header.encode(), bytes);
+            assert!(header.payload_at() >= header.extent.offset + header.encoded_len());
+            assert!(Peek::of(&bytes).is_some_and(|peek| peek.ticket == header.ticket));
+        }
+    }
+}
+
+/// An index of a root: what is accepted encodes to the same bytes.
+pub fn dfs_index(bytes: &[u8]) {
+    for bytes in with_sum(bytes, bytes.len()) {
+        if let Ok(index) = RootIndex::decode(&bytes) {
+            assert_eq!(index.encode(), bytes);
         }
     }
 }
