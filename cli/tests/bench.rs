@@ -40,6 +40,8 @@ fn what_cannot_be_measured_is_a_usage_error_that_names_it() {
         (&["ssd", "--dir", ".", "--rounds", "0"], "0 rounds"),
         (&["ssd", "--dir", ".", "--bytes", "1MiB"], "1MiB"),
         (&["ssd", "--dir", ".", "--rows", "read_5k"], "read_5k"),
+        (&["restart", "--dir", ".", "--objects", "0"], "0 objects"),
+        (&["restart", "--dir", "/nowhere"], "/nowhere"),
         (&["peer", "x"], "not for people"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
@@ -168,5 +170,33 @@ fn recovery_finds_every_record_without_reading_payloads() {
     has_numbers(&report, &["open_s", "index_bytes_per_record", "file_bytes"]);
     assert_eq!(report["records"], 3000, "{report}");
     assert_eq!(report["proved"], 0, "{report}");
+    assert_eq!(folder.path().read_dir().expect("listed").count(), 0);
+}
+
+#[test]
+fn restart_finds_everything_again() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = folder.path().to_str().expect("UTF-8");
+    let wish = ["--objects", "1000", "--client-ttl", "2s"];
+    let report = bench(&[&["restart", "--dir", path], &wish[..]].concat());
+    has_numbers(&report, &["payload_bytes", "member_ttl_s"]);
+    assert_eq!(report["wrong_bytes"], 0, "{report}");
+    let rows = report["rows"].as_array().expect("rows");
+    let cases: Vec<_> = rows.iter().map(|row| row["case"].as_str()).collect();
+    let all = [
+        "node_same_address",
+        "node_other_address",
+        "node_given_up",
+        "master",
+    ];
+    assert_eq!(cases, all.map(Some), "{report}");
+    for row in rows {
+        has_numbers(row, &["seconds", "away_s", "read_s", "batch_ms_max"]);
+        assert_eq!(
+            (&row["objects"], &row["readable"]),
+            (&1000.into(), &1000.into()),
+            "{row}"
+        );
+    }
     assert_eq!(folder.path().read_dir().expect("listed").count(), 0);
 }

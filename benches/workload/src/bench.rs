@@ -13,7 +13,9 @@ pub mod data;
 pub mod failover;
 mod limits;
 pub mod peer;
+pub mod restart;
 pub mod rpc;
+mod scratch;
 pub mod ssd;
 mod stopwatch;
 
@@ -22,6 +24,7 @@ pub use codec::{CodecOptions, CodecReport};
 pub use data::{DataOptions, DataReport};
 pub use failover::{FailoverOptions, FailoverReport};
 pub use peer::{Pinning, Program};
+pub use restart::{RestartOptions, RestartReport, RestartRow};
 pub use rpc::{RpcOptions, RpcReport};
 pub use ssd::{
     SsdOptions, SsdReport,

@@ -2,6 +2,7 @@
 
 mod codec;
 mod recovery;
+mod restart;
 mod ssd;
 
 use crate::{
@@ -24,6 +25,7 @@ Examples:
   ziggurat bench data --rounds 9
   ziggurat bench rpc --pin one-core
   ziggurat bench failover --json
+  ziggurat bench restart --dir /mnt/nvme0 --json
   ziggurat bench codec --sample kv.bin --json
   ziggurat bench ssd --dir /mnt/nvme0 --json";
 
@@ -88,6 +90,8 @@ enum What {
     Ssd(ssd::Arguments),
     /// How long an SSD directory with many records takes to open, and what its index takes
     Recovery(recovery::Arguments),
+    /// How long after a restart of node or master all objects on an SSD directory are readable
+    Restart(restart::Arguments),
     /// A server of a measurement
     #[command(hide = true)]
     Peer {
@@ -180,6 +184,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             bar.finish_and_clear();
             recovery::run(arguments, screen)?
         }
+        What::Restart(arguments) => restart::run(arguments, program, screen, &mut tell)?,
         What::Peer { spec } => {
             peer::serve(spec)?;
             Answer::done("", &serde_json::json!({}))

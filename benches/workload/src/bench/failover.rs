@@ -142,6 +142,8 @@ impl Cluster {
         };
         let master = start(Role::Master {
             member_ttl_ms: options.member_ttl.as_millis() as u64,
+            listen: None,
+            state_dir: None,
         })?;
         let node = |name: &str| {
             start(Role::Node {
@@ -149,6 +151,8 @@ impl Cluster {
                 name: name.into(),
                 // Two kinds of objects on each node, far below the watermark.
                 dram: (options.objects * options.object_bytes.0 * 4).max(64 << 20),
+                listen: None,
+                ssd: None,
             })
         };
         Ok(Self {

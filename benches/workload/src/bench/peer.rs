@@ -101,12 +101,22 @@ pub(super) enum Role {
     /// A master with its node, and a raw server with as much memory as `raw` says.
     AllInOne { dram: u64, raw: usize },
     /// A master that takes members for dead after a time.
-    Master { member_ttl_ms: u64 },
-    /// A node with one segment of its name.
+    Master {
+        member_ttl_ms: u64,
+        /// Where it listens; any port when not set.
+        listen: Option<SocketAddr>,
+        /// Where it keeps what outlives it.
+        state_dir: Option<PathBuf>,
+    },
+    /// A node with one segment of its name, and one for its directory on SSD.
     Node {
         master: String,
         name: String,
         dram: u64,
+        /// Where it listens; any port when not set.
+        listen: Option<SocketAddr>,
+        /// `DIR[:SIZE]`.
+        ssd: Option<String>,
     },
 }
 
@@ -114,6 +124,7 @@ pub(super) enum Role {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Addresses {
     pub(super) master: String,
+    pub(super) node: String,
     pub(super) raw: String,
 }
 
@@ -191,22 +202,47 @@ pub fn serve(spec: &str) -> Result<()> {
             announce(&Addresses {
                 master: served.master.address().to_string(),
                 raw: limits::serve(raw)?.to_string(),
+                ..Addresses::default()
             })
         }
-        Role::Master { member_ttl_ms } => {
+        Role::Master {
+            member_ttl_ms,
+            listen,
+            state_dir,
+        } => {
             let config = CatalogConfig {
                 member_ttl: Duration::from_millis(member_ttl_ms),
                 ..CatalogConfig::default()
             };
-            let master = runtime.block_on(Master::start(master(config)))?;
+            let master = runtime.block_on(Master::start(MasterOptions {
+                listen: listen.unwrap_or(ANY),
+                state_dir,
+                ..master(config)
+            }))?;
             announce(&Addresses {
                 master: master.address().to_string(),
                 ..Addresses::default()
             })
         }
-        Role::Node { master, name, dram } => {
-            let _node = runtime.block_on(Node::start(node(master, name, dram)))?;
-            announce(&Addresses::default())
+        Role::Node {
+            master,
+            name,
+            dram,
+            listen,
+            ssd,
+        } => {
+            let mut options = node(master, name, dram);
+            options.listen = listen.unwrap_or(ANY);
+            if let Some(ssd) = ssd {
+                options.ssd.directories = vec![ssd.parse()?];
+                // Touching memory is no part of coming back.
+                options.memory.populate = false;
+            }
+            let node = runtime.block_on(Node::start(options))?;
+            announce(&Addresses {
+                node: node.address().to_owned(),
+                ..Addresses::default()
+            })
         }
     }
 }

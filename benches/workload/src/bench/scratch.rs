@@ -85,7 +85,7 @@ impl Scratch {
             return Ok(());
         }
         let what = format!(
-            "{} has {free} free, the measurement needs {need}: give less --bytes, or another --dir",
+            "{} has {free} free, the measurement needs {need}: measure less, or give another --dir",
             self.folder.display()
         );
         Err(Error::new(Code::InvalidParams, what))
@@ -154,6 +154,6 @@ mod tests {
         }
         let scratch = Scratch::new(inside.path()).unwrap();
         let error = scratch.has_room(ByteCount(u64::MAX)).unwrap_err();
-        assert!(error.what().contains("--bytes"), "{error}");
+        assert!(error.what().contains("another --dir"), "{error}");
     }
 }

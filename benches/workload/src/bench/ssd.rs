@@ -11,16 +11,14 @@ mod fill;
 mod fio;
 mod goods;
 pub mod recovery;
-mod scratch;
 mod shape;
 
 pub use shape::names;
 
-use super::{Progress, at_least_one, fits, stopwatch::median};
+use super::{Progress, at_least_one, fits, scratch::Scratch, stopwatch::median};
 use bed::Bed;
 use fio::{Fio, Target};
 use goods::Goods;
-use scratch::Scratch;
 use serde::Serialize;
 use shape::{Shape, Way};
 use std::{path::PathBuf, time::Duration};

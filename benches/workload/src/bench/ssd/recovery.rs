@@ -3,8 +3,8 @@
 //! Small objects are offloaded as a node does it, the directory is closed in order, and opened again by another tier: nothing
 //! of it is in this process any more, and files are read past the page cache where the filesystem permits it.
 
-use super::{fill, scratch::Scratch};
-use crate::bench::{Progress, failed, fits};
+use super::fill;
+use crate::bench::{Progress, failed, fits, scratch::Scratch};
 use pollster::block_on;
 use serde::Serialize;
 use std::{path::PathBuf, time::Instant};
