@@ -4,9 +4,9 @@
 //! the request, so no two clocks are compared.
 
 use crate::{Row, ledger::Holding};
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 use ziggurat_base::{
-    ByteCount, Crc32, DirectoryId, Era, Error, Extent, Key, MemberId, ObjectKey, Placement,
+    ByteCount, Code, Crc32, DirectoryId, Era, Error, Extent, Key, MemberId, ObjectKey, Placement,
     SegmentId, TenantId, Ticket,
 };
 
@@ -271,6 +271,22 @@ pub enum Priority {
     Normal,
     /// Before the others.
     High,
+}
+
+impl FromStr for Priority {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        match text {
+            "low" => Ok(Self::Low),
+            "normal" => Ok(Self::Normal),
+            "high" => Ok(Self::High),
+            _ => Err(Error::new(
+                Code::InvalidParams,
+                format!("{text:?} is no priority: use low, normal or high"),
+            )),
+        }
+    }
 }
 
 /// What to do about objects that lie below memory.

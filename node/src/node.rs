@@ -22,7 +22,7 @@ use ziggurat_proto::{
     SessionOptions,
     admin::{self, Board, Part, bind},
 };
-use ziggurat_tiers::dram::DramTier;
+use ziggurat_tiers::{dram::DramTier, ssd::Stats as TierStats};
 use ziggurat_transport::server::{Limits, Server};
 
 /// How long a node that stops works at what is on its way to SSD.
@@ -228,6 +228,18 @@ impl Node {
     #[must_use]
     pub fn tier(&self) -> &Arc<DramTier> {
         &self.tier
+    }
+
+    /// What serves its SSD directories.
+    #[must_use]
+    pub fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Its SSD directories in numbers, in the order in which they were given.
+    #[must_use]
+    pub fn ssd(&self) -> Vec<TierStats> {
+        self.keeper.tiers().map(|tier| tier.stats()).collect()
     }
 
     /// What its data server has seen.

@@ -65,6 +65,24 @@ impl FromStr for SsdPath {
 }
 
 impl SsdPath {
+    /// A list as settings have it, `DIR[:SIZE][,DIR…]`, in which no directory is named twice.
+    ///
+    /// # Errors
+    /// `InvalidParams`, with the part that is wrong.
+    pub fn list(text: &str) -> Result<Vec<Self>> {
+        let list: Vec<Self> = text.split(',').map(str::parse).collect::<Result<_>>()?;
+        for (index, one) in list.iter().enumerate() {
+            if list[..index].iter().any(|other| other.path == one.path) {
+                let what = format!(
+                    "{} is given twice: give each directory once",
+                    one.path.display()
+                );
+                return Err(Error::new(Code::InvalidParams, what));
+            }
+        }
+        Ok(list)
+    }
+
     /// Where a partition in the same process keeps its durable facts when nothing else is said, in the first directory.
     #[must_use]
     pub fn state_dir(&self) -> PathBuf {

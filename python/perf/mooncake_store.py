@@ -1,7 +1,7 @@
 """The calls of `MooncakeDistributedStore` that scripts for side-by-side measurements make, over Ziggurat.
 
 Not the compatible module: only what such scripts need, so that the same work runs against both. `global_segment_size > 0`
-makes this process a node of the cluster; `get_into` of a miss is -704, as there.
+makes this process a node of the cluster, `enable_ssd_offload` gives it a directory on SSD; `get_into` of a miss is -704, as there.
 """
 
 import ziggurat
@@ -15,6 +15,16 @@ class ReplicateConfig:
 
     def __init__(self) -> None:
         self.replica_num = 1
+
+
+class ReplicaDescriptor:
+    """Where one replica lies, as far as scripts ask."""
+
+    def __init__(self, tier: str) -> None:
+        self._tier = tier
+
+    def is_memory_replica(self) -> bool:
+        return self._tier == "dram"
 
 
 def _code(call, *arguments) -> int:
@@ -42,13 +52,16 @@ class MooncakeDistributedStore:
         protocol: str = "tcp",
         rdma_devices: str = "",
         master_server_addr: str = "127.0.0.1:50051",
+        enable_ssd_offload: bool = False,
+        ssd_offload_path: str = "",
         **_others: object,
     ) -> int:
         """Connects, and hosts a segment if it has a size."""
         try:
             if global_segment_size > 0:
-                self._node = ziggurat.Node(master_server_addr, global_segment_size)
-            store = ziggurat.connect(master_server_addr)
+                ssd = ssd_offload_path if enable_ssd_offload else None
+                self._node = ziggurat.Node(master_server_addr, global_segment_size, ssd=ssd)
+            store = ziggurat.connect(master_server_addr, node=self._node)
         except ziggurat.Error as error:
             self.close()
             return error.code
@@ -90,6 +103,19 @@ class MooncakeDistributedStore:
     def get_size(self, key: str) -> int:
         size = self._store.get_size(key)
         return MISS if size is None else size
+
+    def batch_get_replica_desc(self, keys: list[str]) -> dict[str, list[ReplicaDescriptor]]:
+        """The replicas of the keys that are there."""
+        known = zip(keys, self._store.batch_stat(keys), strict=True)
+        return {
+            key: [ReplicaDescriptor(replica["tier"]) for replica in stat["replicas"]]
+            for key, stat in known
+            if stat is not None
+        }
+
+    def get_offload_rpc_read_count(self) -> int:
+        """Reads that the directories of this process answered."""
+        return 0 if self._node is None else sum(one["reads"] for one in self._node.ssd())
 
     def remove(self, key: str, force: bool = False) -> int:
         try:

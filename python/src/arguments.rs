@@ -5,8 +5,9 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyString},
 };
-use std::{net::SocketAddr, str::FromStr, time::Duration};
+use std::{net::SocketAddr, path::Path, str::FromStr, time::Duration};
 use ziggurat_base::{ByteCount, Error, unit::parse_span};
+use ziggurat_store::{SsdOptions, SsdPath};
 
 /// An argument that the store's own parser refused.
 pub(crate) fn wrong(error: &Error) -> PyErr {
@@ -131,6 +132,21 @@ pub(crate) fn address(text: &str) -> PyResult<SocketAddr> {
     text.parse().map_err(|_| {
         let what = format!("{text:?} is not an address: write for example 127.0.0.1:50051");
         PyValueError::new_err(what)
+    })
+}
+
+/// Directories on SSD, `DIR[:SIZE][,DIR…]` as the flag of that name takes them; none without a text.
+pub(crate) fn ssd(list: Option<&Path>) -> PyResult<SsdOptions> {
+    let Some(list) = list else {
+        return Ok(SsdOptions::default());
+    };
+    let text = list.to_str().ok_or_else(|| {
+        let what = format!("the SSD directory {} is not UTF-8", list.display());
+        PyValueError::new_err(what)
+    })?;
+    Ok(SsdOptions {
+        directories: SsdPath::list(text).map_err(|error| wrong(&error))?,
+        ..SsdOptions::default()
     })
 }
 

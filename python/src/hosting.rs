@@ -1,10 +1,11 @@
 //! Hosts of a cluster in this process: a node that gives memory, and a master for tests and small set-ups.
 
 use crate::{
-    arguments::{Size, Span, address, word},
+    arguments::{Size, Span, address, ssd, word},
     error::{closed, raise},
+    stat::directory,
 };
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyList};
 use std::{
     path::PathBuf,
     sync::{
@@ -68,14 +69,22 @@ fn unique_name() -> String {
     format!("{}-{}-{number}", host.trim(), std::process::id())
 }
 
+impl Node {
+    /// Does something with the node; `None` once it is stopped. To be called without holding other Python threads up.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&NodeProcess) -> T) -> Option<T> {
+        let running = lock(&self.running);
+        running.as_ref().map(|running| work(&running.process))
+    }
+}
+
 #[pymethods]
 impl Node {
     #[new]
     #[pyo3(signature = (master, dram = Size::Bytes(1 << 30), *, name = None, listen = "127.0.0.1:0", advertise = None,
-        segments = 1, populate = false))]
+        segments = 1, populate = false, ssd = None))]
     #[pyo3(
         text_signature = "(master, dram='1GiB', *, name=None, listen='127.0.0.1:0', advertise=None, segments=1, \
-                             populate=False)"
+                             populate=False, ssd=None)"
     )]
     #[expect(
         clippy::too_many_arguments,
@@ -90,9 +99,10 @@ impl Node {
         advertise: Option<String>,
         segments: u16,
         populate: bool,
+        ssd: Option<PathBuf>,
     ) -> PyResult<Self> {
         let options = NodeOptions {
-            ssd: Default::default(),
+            ssd: self::ssd(ssd.as_deref())?,
             dfs: Default::default(),
             eager: true,
             master,
@@ -128,7 +138,18 @@ impl Node {
         &self.address
     }
 
-    /// Unmounts the memory, readable for `grace` longer, and leaves the cluster. A second call does nothing.
+    /// Its SSD directories in numbers, one dictionary for each.
+    fn ssd<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let stats = py.detach(|| self.with(NodeProcess::ssd));
+        let stats = stats.ok_or_else(|| closed(py, "node"))?;
+        let directories: Vec<_> = stats
+            .iter()
+            .map(|stats| directory(py, stats))
+            .collect::<PyResult<_>>()?;
+        PyList::new(py, directories)
+    }
+
+    /// Takes over to SSD what waits for it, unmounts the memory, readable for `grace` longer, and leaves the cluster. A second call does nothing.
     #[pyo3(signature = (grace = Span::Seconds(0.0)), text_signature = "($self, grace=0)")]
     fn stop(&self, py: Python<'_>, grace: Span) -> PyResult<()> {
         let grace = grace.duration()?;

@@ -2,14 +2,15 @@
 //! while the store works, and turns errors into `ziggurat.Error`; it decides nothing.
 //!
 //! `store` is the store, `hosting` gives memory and a master to a cluster, `memory` is the only place with `unsafe`:
-//! what Python says about memory becomes slices there. `arguments` reads keys, sizes and spans; `error` makes
-//! exceptions.
+//! what Python says about memory becomes slices there. `arguments` reads keys, sizes and spans; `stat` makes
+//! dictionaries and `error` exceptions.
 #![deny(unsafe_code)]
 
 mod arguments;
 mod error;
 mod hosting;
 mod memory;
+mod stat;
 mod store;
 
 use pyo3::pymodule;

@@ -4,13 +4,16 @@
 //! negative code. A miss is `None` for one key and -704 in a batch that answers numbers.
 
 use crate::{
-    arguments::{KeyBatch, Size, Span, key, word},
+    arguments::{KeyBatch, Size, Span, key, ssd, word},
     error::{closed, raise},
+    hosting::Node,
     memory::{Source, Target, refuse_overlap},
+    stat::{self, Segments},
 };
 use pyo3::{
+    exceptions::PyValueError,
     prelude::*,
-    types::{PyBytes, PyDict},
+    types::{PyBytes, PyDict, PyList},
 };
 use std::{
     path::PathBuf,
@@ -18,8 +21,8 @@ use std::{
 };
 use ziggurat_base::{Code, Result};
 use ziggurat_store::{
-    Blocking, CatalogConfig, ConnectOptions, Force, MemoryOptions, OpenOptions, PutOptions,
-    PutOutcome, PutRequest, Store as Library,
+    Blocking, CatalogConfig, ConnectOptions, Force, MemoryOptions, ObjectStat, OpenOptions,
+    Prefetched, Priority, PutOptions, PutOutcome, PutRequest, Store as Library,
 };
 
 /// A key-value store: in this process (`open`) or a cluster (`connect`).
@@ -34,10 +37,14 @@ pub(crate) struct Store {
 /// Opens a store in this process, without a socket.
 #[pyfunction]
 #[pyo3(signature = (dram = Size::Bytes(256 << 20), *, segments = 1, policy = "lru", tenant = "default", state_dir = None,
-    populate = false))]
+    populate = false, ssd = None))]
 #[pyo3(
     text_signature = "(dram='256MiB', *, segments=1, policy='lru', tenant='default', state_dir=None, \
-                         populate=False)"
+                         populate=False, ssd=None)"
+)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "keyword arguments of Python, each with a default"
 )]
 pub(crate) fn open(
     py: Python<'_>,
@@ -47,8 +54,10 @@ pub(crate) fn open(
     tenant: &str,
     state_dir: Option<PathBuf>,
     populate: bool,
+    ssd: Option<PathBuf>,
 ) -> PyResult<Store> {
     let options = OpenOptions {
+        ssd: self::ssd(ssd.as_deref())?,
         memory: MemoryOptions {
             dram: dram.count()?,
             segments,
@@ -67,14 +76,16 @@ pub(crate) fn open(
     Store::over(py, opened, "in process".into())
 }
 
-/// Connects to the cluster of a master; `timeout` bounds each wait for an answer.
+/// Connects to the cluster of a master; `timeout` bounds each wait for an answer. What lies on `node`, a node of this
+/// process, is read and written without a socket.
 #[pyfunction]
-#[pyo3(signature = (master = "127.0.0.1:50051", *, tenant = "default", timeout = None))]
+#[pyo3(signature = (master = "127.0.0.1:50051", *, tenant = "default", timeout = None, node = None))]
 pub(crate) fn connect(
     py: Python<'_>,
     master: &str,
     tenant: &str,
     timeout: Option<Span>,
+    node: Option<&Node>,
 ) -> PyResult<Store> {
     let mut options = ConnectOptions::new(master);
     options.remote.tenant = tenant.into();
@@ -85,7 +96,11 @@ pub(crate) fn connect(
         options.remote.peers.connect_limit = timeout;
         options.remote.peers.answer_limit = timeout;
     }
-    let connected = py.detach(|| Blocking::connect(options));
+    let connected = py.detach(|| match node {
+        Some(node) => node.with(|process| Blocking::connect_beside(options, process)),
+        None => Some(Blocking::connect(options)),
+    });
+    let connected = connected.ok_or_else(|| closed(py, "node"))?;
     Store::over(py, connected, format!("at {master}"))
 }
 
@@ -146,6 +161,25 @@ fn places<T>(
         .collect::<PyResult<_>>()?;
     keys.match_count(found.len(), "buffers or addresses")?;
     Ok(found)
+}
+
+/// The answer of a prefetch about one key: 1 when it is in memory, 0 when it is on its way, or is not any more.
+fn place(answer: Result<Option<Prefetched>>) -> i64 {
+    let miss = i64::from(Code::ObjectNotFound.number());
+    number(answer, |place| match place {
+        Some(Prefetched::InMemory) => 1,
+        Some(Prefetched::UnderWay | Prefetched::Stopped) => 0,
+        None => miss,
+    })
+}
+
+/// Everything about a batch, and the segments that replicas lie on.
+fn stats_of(library: &Blocking, keys: &KeyBatch) -> Result<(Vec<Option<ObjectStat>>, Segments)> {
+    let stats = library.stat_many(&keys.slices());
+    let stats = stats.into_iter().collect::<Result<_>>()?;
+    let segments = library.segments()?;
+    let by_number = segments.into_iter().map(|segment| (segment.id, segment));
+    Ok((stats, by_number.collect()))
 }
 
 fn put_batch(
@@ -305,6 +339,64 @@ impl Store {
         self.call(py, |library| library.size(key))
     }
 
+    /// Everything about a key: its size, version and sum, what is left of its lease in seconds, and on which segments of which
+    /// tier it lies. `None` is a miss.
+    fn stat<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = self.batch_stat(py, PyList::new(py, [key])?.as_any())?;
+        Ok(found.into_iter().next().flatten())
+    }
+
+    /// Everything about keys; `None` is a miss. Raises the first failure.
+    fn batch_stat<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'_, PyAny>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyDict>>>> {
+        let keys = KeyBatch::read(keys)?;
+        let (stats, segments) = self.call(py, |library| stats_of(library, &keys))?;
+        let dictionary = |found: Option<ObjectStat>| {
+            found
+                .map(|found| stat::object(py, &found, &segments))
+                .transpose()
+        };
+        stats.into_iter().map(dictionary).collect()
+    }
+
+    /// Wishes keys in memory that may lie on SSD; for each 1 when it is there, 0 when it is on its way, or a negative code
+    /// (-704 is a miss).
+    #[pyo3(signature = (keys, tier = "dram", priority = "normal"))]
+    fn prefetch(
+        &self,
+        py: Python<'_>,
+        keys: &Bound<'_, PyAny>,
+        tier: &str,
+        priority: &str,
+    ) -> PyResult<Vec<i64>> {
+        if tier != "dram" {
+            let what = format!("nothing is brought into {tier:?}: use dram");
+            return Err(PyValueError::new_err(what));
+        }
+        let priority: Priority = word(priority)?;
+        let keys = KeyBatch::read(keys)?;
+        self.call(py, |library| {
+            let done = library.prefetch_many(&keys.slices(), priority);
+            Ok(done.into_iter().map(place).collect())
+        })
+    }
+
+    /// Takes wishes for keys in memory back; for each 1 when it is there already, 0 when it does not come, or a negative code.
+    fn cancel_prefetch(&self, py: Python<'_>, keys: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+        let keys = KeyBatch::read(keys)?;
+        self.call(py, |library| {
+            let done = library.cancel_prefetch(&keys.slices());
+            Ok(done.into_iter().map(place).collect())
+        })
+    }
+
     /// Removes a key; `False` when it had no value. `force` does not wait for readers.
     #[pyo3(signature = (key, force = false))]
     fn remove(&self, py: Python<'_>, key: &Bound<'_, PyAny>, force: bool) -> PyResult<bool> {
@@ -351,14 +443,21 @@ impl Store {
         copy!(objects writes_open writes_closing capacity used largest_free extents segments members table_bytes);
         copy!(puts_granted puts_existed puts_refused_writing puts_refused_space puts_partial puts_ended puts_revoked);
         copy!(puts_preempted puts_expired locate_hits locate_misses exist_hits exist_misses holds_returned removed);
-        copy!(evicted evicted_bytes lost members_expired);
+        copy!(evicted evicted_bytes lost members_expired owned_capacity owned_used owned_replicas offloading unkept);
+        copy!(promoting promoted promotions_dropped promotions_failed);
         Ok(numbers)
     }
 
-    /// Lets memory and connections go once the calls under way have ended. A second call does nothing.
+    /// Lets memory and connections go once the calls under way have ended, and what was put is on SSD where there is one. A
+    /// second call does nothing.
     fn close(&self, py: Python<'_>) {
         let library = self.lock().take();
-        py.detach(move || drop(library));
+        py.detach(move || {
+            let library = library.filter(|library| library.store().ssd().is_some());
+            if let Some(library) = library {
+                library.close();
+            }
+        });
     }
 
     fn __contains__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<bool> {

@@ -9,6 +9,7 @@ use ziggurat_client::{PutOptions, PutOutcome, PutRequest, client::Removed};
 use ziggurat_engine::command::{
     Force, ObjectStat, Prefetched, Priority, Recency, SegmentStat, Stats,
 };
+use ziggurat_node::Node;
 
 /// See the module. The calls are those of [`ziggurat_client::Client`], without `await`.
 #[derive(Clone, Debug)]
@@ -34,21 +35,36 @@ impl Blocking {
     /// # Errors
     /// As [`Store::connect`]; `Internal` when the system gives no threads.
     pub fn connect(options: ConnectOptions) -> Result<Self> {
-        let runtime = runtime::Builder::new_multi_thread()
-            .worker_threads(SOCKET_THREADS)
-            .thread_name("ziggurat-client")
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                Error::new(
-                    Code::Internal,
-                    format!("cannot start threads for sockets: {error}"),
-                )
-            })?;
+        let runtime = Self::sockets()?;
         let store = runtime.block_on(Store::connect(options))?;
         Ok(Self {
             store,
             runtime: Some(Arc::new(runtime)),
+        })
+    }
+
+    /// Connects beside a node of this process, with a runtime of its own; see [`Store::connect_beside`].
+    ///
+    /// # Errors
+    /// As [`Blocking::connect`].
+    pub fn connect_beside(options: ConnectOptions, node: &Node) -> Result<Self> {
+        let runtime = Self::sockets()?;
+        let store = runtime.block_on(Store::connect_beside(options, node))?;
+        Ok(Self {
+            store,
+            runtime: Some(Arc::new(runtime)),
+        })
+    }
+
+    fn sockets() -> Result<Runtime> {
+        let built = runtime::Builder::new_multi_thread()
+            .worker_threads(SOCKET_THREADS)
+            .thread_name("ziggurat-client")
+            .enable_all()
+            .build();
+        built.map_err(|error| {
+            let what = format!("cannot start threads for sockets: {error}");
+            Error::new(Code::Internal, what)
         })
     }
 

@@ -21,6 +21,7 @@ pub mod clock;
 pub mod open;
 pub mod serve;
 
+mod beside;
 mod local;
 mod ssd;
 
@@ -33,7 +34,7 @@ pub use ziggurat_client::{Client, PutOptions, PutOutcome, PutRequest, RemoteOpti
 pub use ziggurat_dfs as dfs;
 pub use ziggurat_dfs::{Ack, Options as DfsOptions, RootPath};
 pub use ziggurat_engine::command::{
-    Force, Keep, Prefetched, Priority, Recency, SegmentStat, Stats,
+    Force, Keep, ObjectStat, Prefetched, Priority, Recency, SegmentStat, Stats,
 };
 pub use ziggurat_engine::{
     canary::BUILT_IN as CANARIES_BUILT_IN,
@@ -49,6 +50,7 @@ pub use ziggurat_node::{
 };
 pub use ziggurat_proto::hello::VERSIONS;
 pub use ziggurat_tiers::ssd::{
-    BudgetStats, Codec, Durability, LEVEL_MAX, LOGICAL_CAP_MIN, Packing, WriteBudget,
+    BudgetStats, Codec, Durability, LEVEL_MAX, LOGICAL_CAP_MIN, Packing, Stats as TierStats,
+    WriteBudget,
     offline::{Placed, Stored},
 };

@@ -1,6 +1,7 @@
 //! A store in this process.
 
 use crate::{
+    beside::Beside,
     blocking::Blocking,
     clock::SystemClock,
     local::{LocalData, LocalNode},
@@ -14,10 +15,10 @@ use ziggurat_engine::{
     catalog::{self, OffloadMode},
     command::{Keep, MemberOffer, SegmentOffer, SegmentStat, Stats},
     journey::Patience,
-    port::Ports,
+    port::{DataPlane, Ports},
 };
 use ziggurat_master::{EraStore, Partition};
-use ziggurat_node::{Keeper, MemoryOptions, SsdOptions, ssd::Opened};
+use ziggurat_node::{Keeper, MemoryOptions, Node, SsdOptions, ssd::Opened};
 use ziggurat_proto::SessionOptions;
 use ziggurat_tiers::{dram::DramTier, ssd::Stats as TierStats};
 use ziggurat_transport::client::PeerOptions;
@@ -184,19 +185,38 @@ impl Store {
     /// # Errors
     /// As [`Remote::connect`].
     pub async fn connect(options: ConnectOptions) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let remote = Remote::connect(options.remote, clock.clone()).await?;
+        let (remote, clock) = reach(options.remote).await?;
+        let data = remote.clone();
+        Ok(Self::over(remote, data, clock, options.patience))
+    }
+
+    /// Connects to the cluster that a node of this process belongs to: what lies on that node is copied by the calling
+    /// thread, without a socket. The node may end before the store.
+    ///
+    /// # Errors
+    /// As [`Remote::connect`].
+    pub async fn connect_beside(options: ConnectOptions, node: &Node) -> Result<Self> {
+        let (remote, clock) = reach(options.remote).await?;
+        let data = Arc::new(Beside::new(remote.clone(), node));
+        Ok(Self::over(remote, data, clock, options.patience))
+    }
+
+    fn over(
+        remote: Arc<Remote>,
+        data: Arc<dyn DataPlane>,
+        clock: Arc<dyn Clock>,
+        patience: Patience,
+    ) -> Self {
         let ports = Ports {
             clock,
             metadata: remote.clone(),
-            data: remote.clone(),
+            data,
         };
-        let client = Client::new(ports, remote.tenant(), options.patience);
-        Ok(Self {
-            client,
+        Self {
+            client: Client::new(ports, remote.tenant(), patience),
             home: Home::There(remote),
             background: None,
-        })
+        }
     }
 
     /// The same store for callers without an async runtime.
@@ -249,6 +269,12 @@ impl Store {
             Home::There(remote) => remote.segments().await,
         }
     }
+}
+
+/// Connects to a cluster, on the machine's clock.
+async fn reach(options: RemoteOptions) -> Result<(Arc<Remote>, Arc<dyn Clock>)> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    Ok((Remote::connect(options, clock.clone()).await?, clock))
 }
 
 /// The SSD directories of a process.

@@ -8,7 +8,7 @@ use ziggurat_base::ByteCount;
 use ziggurat_engine::command::Keep;
 use ziggurat_store::{
     CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
-    Prefetched, Priority, SsdOptions, SsdPath, Store, SystemClock,
+    Prefetched, Priority, PutOptions, PutRequest, SsdOptions, SsdPath, Store, SystemClock,
 };
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
@@ -194,4 +194,47 @@ async fn a_restarted_node_is_warm_and_what_was_removed_meanwhile_stays_away() {
         );
     }
     drop(second);
+}
+
+/// A client in the process of a node moves bytes of that node itself, and those of others over the network.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_beside_a_node_needs_no_socket_for_what_is_there() {
+    let (state, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let master = master(state.path()).await;
+    let near = node(&master, "near", 16, Some(disk.path())).await;
+    let options = ConnectOptions::new(master.address().to_string());
+    let store = Store::connect_beside(options, &near).await.unwrap();
+    // More than its memory holds, so that some are on its SSD alone.
+    let is_near = |number: usize| !number.is_multiple_of(3);
+    for number in (0..COUNT).filter(|number| is_near(*number)) {
+        store.put(key(number), payload(number)).await.unwrap();
+    }
+    let far = node(&master, "far", 64, None).await;
+    for number in (0..COUNT).filter(|number| !is_near(*number)) {
+        let options = PutOptions::default().preferring(["far"]);
+        let value = payload(number);
+        let stored = store.put_parts(key(number), &[&value[..]], &options).await;
+        stored.unwrap();
+    }
+    let keys: Vec<_> = (0..COUNT).map(key).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+    let two = PutOptions::replicas(2);
+    let both = PutRequest::new(b"on both", &[b"value"]);
+    assert!(store.put_many(&[both], &two).await.remove(0).is_ok());
+    for (number, value) in store.get_many(&keys).await.into_iter().enumerate() {
+        assert!(value.unwrap() == Some(payload(number)), "{number}");
+    }
+    let stats = store.stats().await.unwrap();
+    assert!(stats.demoted > 0, "{stats:?}");
+    let (near_counts, far_counts) = (near.counts(), far.counts());
+    assert_eq!((near_counts.bytes_in, near_counts.bytes_out), (0, 0));
+    assert!(far_counts.bytes_in > 0 && far_counts.bytes_out > 0);
+    // It may end before the store.
+    near.stop(Duration::ZERO).await;
+    for number in 0..COUNT {
+        let found = store.get(key(number)).await.unwrap();
+        let right = (!is_near(number)).then(|| payload(number));
+        assert!(found == right, "{number}");
+    }
+    assert_eq!(store.get("on both").await.unwrap(), Some(b"value".to_vec()));
 }

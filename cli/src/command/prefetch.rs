@@ -23,22 +23,13 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
     /// Before or after others that are wished for: low, normal or high
-    #[arg(long, value_name = "PRIORITY", default_value = "normal", value_parser = priority)]
+    #[arg(long, value_name = "PRIORITY", default_value = "normal")]
     priority: Priority,
     /// Do not bring them any more, if they are not there yet
     #[arg(long, conflicts_with = "priority")]
     cancel: bool,
     #[command(flatten)]
     flags: Flags<ForClient>,
-}
-
-fn priority(text: &str) -> std::result::Result<Priority, String> {
-    match text {
-        "low" => Ok(Priority::Low),
-        "normal" => Ok(Priority::Normal),
-        "high" => Ok(Priority::High),
-        _ => Err("use low, normal or high".to_owned()),
-    }
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {

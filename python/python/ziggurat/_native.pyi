@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self, TypedDict
 
 from typing_extensions import Buffer
 
@@ -15,6 +15,20 @@ Size = int | str
 Span = float | str
 """Seconds, or text such as "500ms"."""
 
+Tier = Literal["dram", "ssd"]
+Priority = Literal["low", "normal", "high"]
+
+class Replica(TypedDict):
+    segment: str
+    tier: Tier
+
+class Stat(TypedDict):
+    size: int
+    version: int
+    crc32: int
+    lease: float
+    replicas: list[Replica]
+
 def open(
     dram: Size = "256MiB",
     *,
@@ -23,8 +37,15 @@ def open(
     tenant: str = "default",
     state_dir: str | PathLike[str] | None = None,
     populate: bool = False,
+    ssd: str | PathLike[str] | None = None,
 ) -> Store: ...
-def connect(master: str = "127.0.0.1:50051", *, tenant: str = "default", timeout: Span | None = None) -> Store: ...
+def connect(
+    master: str = "127.0.0.1:50051",
+    *,
+    tenant: str = "default",
+    timeout: Span | None = None,
+    node: Node | None = None,
+) -> Store: ...
 
 class Store:
     def put(self, key: Key, value: Buffer, *, replicas: int = 1) -> bool: ...
@@ -42,6 +63,12 @@ class Store:
     def is_exist(self, key: Key) -> bool: ...
     def batch_is_exist(self, keys: Iterable[Key]) -> list[bool]: ...
     def get_size(self, key: Key) -> int | None: ...
+    def stat(self, key: Key) -> Stat | None: ...
+    def batch_stat(self, keys: Iterable[Key]) -> list[Stat | None]: ...
+    def prefetch(
+        self, keys: Iterable[Key], tier: Literal["dram"] = "dram", priority: Priority = "normal"
+    ) -> list[int]: ...
+    def cancel_prefetch(self, keys: Iterable[Key]) -> list[int]: ...
     def remove(self, key: Key, force: bool = False) -> bool: ...
     def batch_remove(self, keys: Iterable[Key], force: bool = False) -> list[int]: ...
     def remove_all(self, force: bool = False) -> int: ...
@@ -64,9 +91,11 @@ class Node:
         advertise: str | None = None,
         segments: int = 1,
         populate: bool = False,
+        ssd: str | PathLike[str] | None = None,
     ) -> None: ...
     @property
     def address(self) -> str: ...
+    def ssd(self) -> list[dict[str, int]]: ...
     def stop(self, grace: Span = 0) -> None: ...
     def __enter__(self) -> Self: ...
     def __exit__(
