@@ -28,6 +28,7 @@ pub(crate) fn object<'py>(
         let tier = match segment.keep {
             Keep::Delegated => "dram",
             Keep::Owned { .. } => "ssd",
+            Keep::Shared { .. } => "dfs",
         };
         replica.set_item("tier", tier)?;
         replicas.append(replica)?;
