@@ -21,7 +21,7 @@ use ziggurat_base::{
 };
 use ziggurat_engine::{
     command::{BATCH_MAX, Effect, Keep, SegmentOffer},
-    ledger::{Change, Holding, LedgerBatch, Version},
+    ledger::{Change, Holding, LedgerBatch, LedgerReply, Verdict, Version},
     port::MemberApi,
 };
 
@@ -125,8 +125,9 @@ impl Shard {
             state.generation += 1;
             state.generation
         };
-        api.ledger(member, segment, &LedgerBatch::Begin { generation })
-            .await?;
+        let begin = LedgerBatch::Begin { generation };
+        let is_first = api.ledger(member, segment, &begin).await?.is_first;
+        let mut alive = Vec::new();
         let removals = Arc::new(self.root.removals().await.map_err(trouble)?);
         let mut scan = self.root.scan(self.index, &removals).map_err(trouble)?;
         let (mut number, mut found) = (0, 0);
@@ -143,9 +144,17 @@ impl Shard {
                     number,
                     holdings: holdings.map(|f| self.holding(segment, f)).collect(),
                 };
-                api.ledger(member, segment, &batch).await?;
+                let reply = api.ledger(member, segment, &batch).await?;
+                if is_first {
+                    alive.extend(taken(&batch, &reply));
+                }
                 number += 1;
             }
+        }
+        if is_first {
+            // What a writer of an earlier era writes from here on is not believed by anybody later.
+            let census = self.root.take_census(self.index, era, alive);
+            census.await.map_err(trouble)?;
         }
         // Before anything is allocated there. That a later era has it is as good: the next one exceeds both.
         match self.root.claim(era).await {
@@ -226,6 +235,18 @@ impl Shard {
             }
         }
     }
+}
+
+/// The versions of a page that live.
+fn taken(batch: &LedgerBatch, reply: &LedgerReply) -> Vec<Ticket> {
+    let LedgerBatch::Page { holdings, .. } = batch else {
+        return Vec::new();
+    };
+    let judged = holdings.iter().zip(&reply.verdicts);
+    judged
+        .filter(|(_, verdict)| **verdict == Verdict::Taken)
+        .map(|(holding, _)| holding.version.ticket)
+        .collect()
 }
 
 /// An error of the filesystem, which is not one of the conversation with the partition.

@@ -1,6 +1,7 @@
 //! The bytes of a root, exactly as docs/formats/dfs.md describes them. Encoders and decoders only: no file is touched here.
 //! A decoder accepts nothing that its encoder would not have written and never panics.
 
+pub mod census;
 pub mod identity;
 pub mod index;
 pub mod record;

@@ -8,9 +8,11 @@ use crate::{
     Root,
     format::{
         BLOCK,
+        census::{self, Census},
         record::{Header, Peek},
         removed::{self, ENTRIES_MAX, Page, Removed},
     },
+    root::replace,
     shard::Shard,
     transfer::{land, landed_buffer, read_all, start, write_synced},
 };
@@ -23,13 +25,16 @@ use std::{
     },
 };
 use ziggurat_base::{
-    Code, Error, Extent, Result, Ticket,
+    Code, Era, Error, Extent, Result, Ticket,
     hash::{key_digest, mix},
 };
 use ziggurat_io::{Disk, File, Request};
 
 /// What a log is called until it is whole.
 pub(crate) const NEW_NAME: &str = "removed.zig.new";
+
+/// What a census is called until it is whole: its name and this.
+pub(crate) const NEW_CENSUS: &str = ".new";
 
 /// Pages of a new log, its head included.
 const LOG_PAGES: u32 = 64;
@@ -45,16 +50,23 @@ pub struct Removals {
     newest: BTreeMap<u64, Ticket>,
     /// Why nobody can tell what else was removed; empty when all is known.
     doubts: Vec<String>,
+    /// By shard file: what was alive when the last era began there.
+    censuses: BTreeMap<u32, Census>,
 }
 
 impl Removals {
-    /// Whether a record is dead: it was removed, or a later version of its key was, which had replaced it before.
+    /// Whether a record is dead: it was removed, or a later version of its key was, which had replaced it before, or it was
+    /// written when its era was long over.
     #[must_use]
     pub fn covers(&self, header: &Header) -> bool {
         let digest = key_digest(&header.tenant, header.key.as_key());
         let newest = self.newest.get(&digest);
         self.entries.contains_key(&header.ticket)
             || newest.is_some_and(|newest| *newest > header.ticket)
+            || self
+                .censuses
+                .get(&header.shard)
+                .is_some_and(|census| census.excludes(header.ticket))
     }
 
     /// Whether a removal may be missing because a log is damaged; says which, a line each.
@@ -82,7 +94,8 @@ impl Removals {
     async fn load(disk: &dyn Disk, root: u128) -> Result<(Self, Vec<String>)> {
         let (mut removals, mut logs) = (Self::default(), Vec::new());
         for stat in disk.list().await? {
-            if !removed::is_name(&stat.name) {
+            let is_census = census::is_name(&stat.name);
+            if !is_census && !removed::is_name(&stat.name) {
                 continue;
             }
             // Its owner may have replaced it since the names were read; then the one in its place was read too, or is.
@@ -97,10 +110,30 @@ impl Removals {
                 Err(error) => return Err(error),
             };
             let bytes = read_all(disk, &*file, 0..file.len() / BLOCK * BLOCK).await?;
+            if is_census {
+                removals.read_census(&stat.name, root, &bytes)?;
+                continue;
+            }
             removals.read_log(&stat.name, root, &bytes)?;
             logs.push(stat.name);
         }
         Ok((removals, logs))
+    }
+
+    /// Takes what a census says.
+    ///
+    /// # Errors
+    /// `InvalidVersion` for one of a later release.
+    fn read_census(&mut self, name: &str, root: u128, bytes: &[u8]) -> Result<()> {
+        match Census::decode(bytes) {
+            Ok(census) if census.root == root && census::name(census.shard) == name => {
+                self.censuses.insert(census.shard, census);
+            }
+            Ok(_) => self.doubts.push(format!("{name} is of another shard file")),
+            Err(error) if error.code() == Code::InvalidVersion => return Err(error),
+            Err(error) => self.doubts.push(format!("{name}: {error}")),
+        }
+        Ok(())
     }
 
     /// Takes what a log says.
@@ -244,6 +277,26 @@ impl Root {
             self.wipe_found(&shard, some, &found).await?;
         }
         Ok(())
+    }
+
+    /// Notes which records of a shard file are alive as an era begins there: whatever else is of an earlier era is never listed
+    /// again. Durable when it returns.
+    ///
+    /// # Errors
+    /// `InvalidReplica` for a shard file that there is not, and errors of the disk.
+    pub async fn take_census(&self, shard: u32, era: Era, mut alive: Vec<Ticket>) -> Result<()> {
+        let shard = self.shard(shard)?.index;
+        alive.sort_unstable();
+        alive.dedup();
+        let census = Census {
+            root: self.id(),
+            shard,
+            era,
+            alive,
+        };
+        let name = census::name(shard);
+        let new = format!("{name}{NEW_CENSUS}");
+        replace(self.disk(), &new, &name, &census.encode()).await
     }
 
     /// Looks at the first block of each extent.
@@ -398,7 +451,7 @@ impl Root {
                 };
                 bytes.extend_from_slice(&page.encode());
             }
-            crate::root::replace(self.disk(), NEW_NAME, &name, &bytes).await?;
+            replace(self.disk(), NEW_NAME, &name, &bytes).await?;
         }
         for log in &logs {
             self.disk().remove(log).await?;

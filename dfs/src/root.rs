@@ -291,12 +291,16 @@ async fn existing(disk: &dyn Disk) -> Result<Identity> {
 
 /// Whether a file belongs to a root.
 pub(crate) fn is_ours(name: &str) -> bool {
-    use crate::format::index;
+    use crate::{
+        format::{census, index},
+        removal::NEW_CENSUS,
+    };
     let fixed = [identity::NAME, grow::NEW_NAME, index::NAME];
     fixed.contains(&name)
         || name == crate::index::NEW_NAME
         || name == crate::removal::NEW_NAME
         || removed::is_name(name)
+        || census::is_name(name.strip_suffix(NEW_CENSUS).unwrap_or(name))
         || shard::number(name).is_some()
 }
 

@@ -107,4 +107,6 @@ pub enum Verdict {
 pub struct LedgerReply {
     /// One for each holding or change, by position. Only what is present or copied can be discarded.
     pub verdicts: Vec<Verdict>,
+    /// In the answer to the beginning of a snapshot: nothing is allocated in the segment before it is committed.
+    pub is_first: bool,
 }

@@ -376,6 +376,7 @@ impl MemberApi for FakePartition {
         let odd = holdings.iter().map(|h| h.version.ticket.0 % 2 == 1);
         now(Ok(LedgerReply {
             verdicts: odd.map(verdict).collect(),
+            is_first: false,
         }))
     }
 

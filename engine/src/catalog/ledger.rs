@@ -194,7 +194,9 @@ impl Catalog {
                 (slot, changes.iter().skip(lost).map(apply).collect())
             }
         };
-        let reply = LedgerReply { verdicts };
+        let begins = matches!(batch, LedgerBatch::Begin { .. });
+        let is_first = begins && self.fleet.slot(slot).is_offering();
+        let reply = LedgerReply { verdicts, is_first };
         let ledger = &mut self.fleet.slot_mut(slot).ledger;
         (ledger.generation, ledger.stage) = (generation, stage);
         ledger.last = Some((print, reply.clone()));

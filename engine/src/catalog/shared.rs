@@ -214,7 +214,7 @@ impl Catalog {
         }
         self.shared.evicting = true;
         self.relieve_shards(now, steps);
-        if self.shared.leaving > 0 || self.shared.policy.len() > 0 {
+        if self.shared.leaving > 0 || !self.shared.policy.is_empty() {
             return later("no room yet in the shard files: what was evicted is cooling");
         }
         no("no shard file has room and nothing can be evicted".into())

@@ -198,6 +198,7 @@ pub(crate) fn pack_reply(reply: &LedgerReply) -> wire::LedgerReply {
     wire::LedgerReply {
         count: reply.verdicts.len() as u32,
         discarded: discarded.0,
+        first: reply.is_first,
     }
 }
 
@@ -214,6 +215,7 @@ pub(crate) fn reply(message: wire::LedgerReply, count: usize) -> Result<LedgerRe
     };
     Ok(LedgerReply {
         verdicts: (0..count).map(verdict).collect(),
+        is_first: message.first,
     })
 }
 

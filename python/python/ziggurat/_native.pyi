@@ -15,7 +15,7 @@ Size = int | str
 Span = float | str
 """Seconds, or text such as "500ms"."""
 
-Tier = Literal["dram", "ssd"]
+Tier = Literal["dram", "ssd", "dfs"]
 Priority = Literal["low", "normal", "high"]
 
 class Replica(TypedDict):

@@ -66,6 +66,7 @@ pub(super) fn delta() -> LedgerBatch {
 pub(super) fn reply() -> LedgerReply {
     LedgerReply {
         verdicts: vec![Verdict::Taken, Verdict::Discard],
+        is_first: false,
     }
 }
 
@@ -197,9 +198,9 @@ proptest! {
     }
 
     #[test]
-    fn verdicts_round_trip(discarded in vec(any::<bool>(), 0..20)) {
+    fn verdicts_round_trip(discarded in vec(any::<bool>(), 0..20), is_first in any::<bool>()) {
         let verdict = |discard: &bool| if *discard { Verdict::Discard } else { Verdict::Taken };
-        let reply = LedgerReply { verdicts: discarded.iter().map(verdict).collect() };
+        let reply = LedgerReply { verdicts: discarded.iter().map(verdict).collect(), is_first };
         let message = over(&ledger::pack_reply(&reply));
         prop_assert!(ledger::reply(message.clone(), discarded.len() + 1).is_err());
         prop_assert_eq!(ledger::reply(message, discarded.len()).unwrap(), reply);
