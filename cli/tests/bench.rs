@@ -42,6 +42,7 @@ fn what_cannot_be_measured_is_a_usage_error_that_names_it() {
         (&["ssd", "--dir", ".", "--rows", "read_5k"], "read_5k"),
         (&["restart", "--dir", ".", "--objects", "0"], "0 objects"),
         (&["restart", "--dir", "/nowhere"], "/nowhere"),
+        (&["dfs", "--dir", ".", "--rows", "read_4k"], "read_16m"),
         (&["peer", "x"], "not for people"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_ziggurat"))
@@ -135,13 +136,25 @@ fn ssd_stands_beside_fio_and_leaves_nothing_behind() {
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = folder.path().to_str().expect("UTF-8");
-    let report = bench(&["ssd", "--dir", path, "--quick"]);
+    let tier = ["read_4k", "read_64k", "read_1m", "write_64k", "write_1m"];
+    check_rows(&bench(&["ssd", "--dir", path, "--quick"]), &tier);
+    let files = [
+        "read_1m",
+        "read_4m",
+        "read_16m",
+        "write_1m",
+        "write_4m",
+        "write_16m",
+    ];
+    check_rows(&bench(&["dfs", "--dir", path, "--quick"]), &files);
+    let left = std::fs::read_dir(folder.path()).expect("it is there");
+    assert_eq!(left.count(), 0);
+}
+
+fn check_rows(report: &Value, wanted: &[&str]) {
     let rows = report["rows"].as_array().expect("rows");
     let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
-    assert_eq!(
-        names,
-        ["read_4k", "read_64k", "read_1m", "write_64k", "write_1m"]
-    );
+    assert_eq!(names, wanted);
     for row in rows {
         let keys = [
             "block_bytes",
@@ -158,8 +171,6 @@ fn ssd_stands_beside_fio_and_leaves_nothing_behind() {
         assert!(row["ratio"].as_f64() > Some(0.0), "{row}");
         assert_eq!(row["rounds"].as_array().map(Vec::len), Some(1), "{row}");
     }
-    let left = std::fs::read_dir(folder.path()).expect("it is there");
-    assert_eq!(left.count(), 0);
 }
 
 #[test]

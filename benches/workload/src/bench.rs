@@ -27,7 +27,7 @@ pub use peer::{Pinning, Program};
 pub use restart::{RestartOptions, RestartReport, RestartRow};
 pub use rpc::{RpcOptions, RpcReport};
 pub use ssd::{
-    SsdOptions, SsdReport,
+    SsdOptions, SsdReport, Subject,
     recovery::{RecoveryOptions, RecoveryReport},
 };
 pub use ziggurat_io::Pages;

@@ -12,11 +12,12 @@ use crate::{
     table::{Paint, Table},
 };
 use clap::{Subcommand, ValueEnum};
+use indicatif::ProgressBar;
 use std::time::Duration;
 use ziggurat_base::{ByteCount, Result, unit::parse_span};
 use ziggurat_workload::bench::{
     CatalogOptions, CatalogReport, DataOptions, DataReport, FailoverOptions, FailoverReport,
-    Pinning, Program, RpcOptions, RpcReport, catalog, data, failover, peer, rpc,
+    Pinning, Program, RpcOptions, RpcReport, Subject, catalog, data, failover, peer, rpc,
 };
 
 const EXAMPLES: &str = "\
@@ -27,7 +28,8 @@ Examples:
   ziggurat bench failover --json
   ziggurat bench restart --dir /mnt/nvme0 --json
   ziggurat bench codec --sample kv.bin --json
-  ziggurat bench ssd --dir /mnt/nvme0 --json";
+  ziggurat bench ssd --dir /mnt/nvme0 --json
+  ziggurat bench dfs --dir /mnt/shared --json";
 
 /// Measure the speed on this machine beside its limits
 ///
@@ -88,6 +90,8 @@ enum What {
     Codec(codec::Arguments),
     /// The SSD tier on a directory beside fio, which has to be installed
     Ssd(ssd::Arguments),
+    /// Shard files on a directory beside fio, which has to be installed
+    Dfs(ssd::Arguments),
     /// How long an SSD directory with many records takes to open, and what its index takes
     Recovery(recovery::Arguments),
     /// How long after a restart of node or master all objects on an SSD directory are readable
@@ -118,6 +122,17 @@ impl From<Pin> for Pinning {
             Pin::TwoCores => Self::TwoCores,
         }
     }
+}
+
+/// It knows how far it has to go, and has a bar of its own.
+fn beside_fio(
+    arguments: &ssd::Arguments,
+    subject: Subject,
+    bar: &ProgressBar,
+    screen: &Screen,
+) -> Result<Answer> {
+    bar.finish_and_clear();
+    ssd::run(arguments, subject, screen)
 }
 
 pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
@@ -175,11 +190,8 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             Answer::done(failover_text(&report, screen), &report).ending(exit)
         }
         What::Codec(arguments) => codec::run(arguments, screen, &mut tell)?,
-        What::Ssd(arguments) => {
-            // It knows how far it has to go, and has a bar of its own.
-            bar.finish_and_clear();
-            ssd::run(arguments, screen)?
-        }
+        What::Ssd(arguments) => beside_fio(arguments, Subject::Tier, &bar, screen)?,
+        What::Dfs(arguments) => beside_fio(arguments, Subject::ShardFile, &bar, screen)?,
         What::Recovery(arguments) => {
             bar.finish_and_clear();
             recovery::run(arguments, screen)?

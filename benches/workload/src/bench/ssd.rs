@@ -1,22 +1,25 @@
-//! The SSD tier on a directory, beside fio with the same block size and depth past the page cache.
+//! The SSD tier on a directory, or a root of shard files, beside fio with the same block size and depth past the page cache.
 //!
 //! Reads: one log file is filled with objects of a block each; then fio reads places of that very file, and the tier reads
 //! objects of it, all proved. Writes: fio fills a file whose space was taken before, and the tier offloads objects into such a
-//! file, in batches as a node makes them, each durable when it is answered. A round is fio, tier, fio; when the two halves of
+//! file, in batches as a node makes them, each durable when it is answered. A shard file is written as by a client, object by
+//! object, and made durable at the end, as fio does. A round is fio, tier, fio; when the two halves of
 //! fio differ by more than a fifth, the disk had other work, and the round is tried again, a limited number of times. The
 //! ratio of a row is the median over its rounds, each against the mean of its own halves.
 
 mod bed;
+mod files;
 mod fill;
 mod fio;
 mod goods;
 pub mod recovery;
 mod shape;
 
-pub use shape::names;
+pub use shape::{Subject, names};
 
 use super::{Progress, at_least_one, fits, scratch::Scratch, stopwatch::median};
-use bed::Bed;
+use bed::{Bed, TierBed};
+use files::RootBed;
 use fio::{Fio, Target};
 use goods::Goods;
 use serde::Serialize;
@@ -28,6 +31,8 @@ use ziggurat_io::Pages;
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct SsdOptions {
+    /// What is measured.
+    pub subject: Subject,
     /// Where: files are made below it, and removed afterwards.
     pub directory: PathBuf,
     /// Bytes of the files; a round of writes has three of them at once.
@@ -45,8 +50,9 @@ pub struct SsdOptions {
 impl SsdOptions {
     /// The whole measurement.
     #[must_use]
-    pub fn new(directory: PathBuf) -> Self {
+    pub fn new(subject: Subject, directory: PathBuf) -> Self {
         Self {
+            subject,
             directory,
             bytes: ByteCount::gib(1),
             rounds: 5,
@@ -58,19 +64,19 @@ impl SsdOptions {
 
     /// A small one, that shows that everything runs.
     #[must_use]
-    pub fn quick(directory: PathBuf) -> Self {
+    pub fn quick(subject: Subject, directory: PathBuf) -> Self {
         Self {
             bytes: BYTES_MIN,
             rounds: 1,
             span: Duration::from_millis(200),
-            ..Self::new(directory)
+            ..Self::new(subject, directory)
         }
     }
 
     /// How often progress is told when no round has to be tried again.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        let rows = Shape::all().unwrap_or_default();
+        let rows = Shape::all(self.subject).unwrap_or_default();
         let rows = rows.iter().filter(|shape| self.wants(shape));
         rows.map(|shape| {
             let filling = u64::from(shape.way == Way::Read);
@@ -98,14 +104,14 @@ impl SsdOptions {
                 self.span
             ));
         }
-        let known: Vec<_> = names().collect();
+        let known: Vec<_> = names(self.subject).collect();
         if let Some(row) = self.rows.iter().find(|row| !known.contains(&row.as_str())) {
             return refuse(format!(
                 "there is no row {row:?}: give one of {}",
                 known.join(", ")
             ));
         }
-        let mut shapes = Shape::all()?;
+        let mut shapes = Shape::all(self.subject)?;
         shapes.retain(|shape| self.wants(shape));
         Ok(shapes)
     }
@@ -254,20 +260,24 @@ struct Bench<'a> {
 type Round = [Speed; 3];
 
 impl Bench<'_> {
-    fn bed(&mut self) -> Result<Bed> {
+    fn bed(&mut self) -> Result<Box<dyn Bed>> {
         let folder = self.scratch.fresh("tier")?;
-        let bed = Bed::make(folder, &self.goods, self.options.pages)?;
-        self.engine.clone_from(&bed.engine);
+        let (goods, pages) = (&self.goods, self.options.pages);
+        let bed: Box<dyn Bed> = match self.options.subject {
+            Subject::Tier => Box::new(TierBed::make(folder, goods, pages)?),
+            Subject::ShardFile => Box::new(RootBed::make(folder, goods, self.shape.depth, pages)?),
+        };
+        bed.engine().clone_into(&mut self.engine);
         Ok(bed)
     }
 
     fn reads(&mut self, progress: Progress<'_>) -> Result<SsdRow> {
         let shape = self.shape;
-        progress(&format!("{}: fill a log file", shape.name));
+        progress(&format!("{}: fill a file", shape.name));
         let bed = self.bed()?;
         bed.write(&self.goods)?;
         self.scratch.settle()?;
-        let file = bed.log_file()?;
+        let file = bed.file()?;
         let target = Target {
             file: &file,
             bytes: self.options.bytes.0,
@@ -384,7 +394,7 @@ fn row(shape: Shape, rounds: &[Round], (unsteady, unsteady_kept): (u32, u32)) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{BYTES_MIN, Shape, Speed, SsdOptions, is_steady, row, ssd};
+    use super::{BYTES_MIN, Shape, Speed, SsdOptions, Subject, is_steady, row, ssd};
     use std::{path::PathBuf, time::Duration};
     use ziggurat_base::{ByteCount, Code};
 
@@ -403,7 +413,7 @@ mod tests {
 
     #[test]
     fn a_row_has_the_median_of_the_ratios() {
-        let shape = Shape::all().unwrap()[0];
+        let shape = Shape::all(Subject::Tier).unwrap()[0];
         let rounds = [[1.0, 0.5, 1.0], [1.0, 1.8, 2.0], [2.0, 1.6, 2.0]].map(round);
         let row = row(shape, &rounds, (3, 1));
         assert_eq!(
@@ -420,7 +430,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_before_anything_is_made() {
-        let good = SsdOptions::quick(PathBuf::from("/nowhere"));
+        let good = SsdOptions::quick(Subject::Tier, PathBuf::from("/nowhere"));
         let bad = [
             (
                 SsdOptions {

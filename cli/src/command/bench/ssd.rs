@@ -1,4 +1,4 @@
-//! `ziggurat bench ssd`: the SSD tier beside fio.
+//! `ziggurat bench ssd` and `ziggurat bench dfs`: the SSD tier, and a root of shard files, beside fio.
 
 use crate::{
     answer::Answer,
@@ -8,9 +8,9 @@ use crate::{
 };
 use std::{path::PathBuf, time::Duration};
 use ziggurat_base::{ByteCount, Result, unit::parse_span};
-use ziggurat_workload::bench::{Pages, SsdOptions, SsdReport, ssd};
+use ziggurat_workload::bench::{Pages, SsdOptions, SsdReport, Subject, ssd};
 
-/// Words of `bench ssd`.
+/// Words of `bench ssd` and `bench dfs`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// Directory on the disk to measure; what is made in it is removed afterwards
@@ -19,16 +19,16 @@ pub(super) struct Arguments {
     /// Size of the files, of which there are three at once; 1GiB, with --quick 64MiB
     #[arg(long, value_name = "SIZE")]
     bytes: Option<ByteCount>,
-    /// Rounds of fio, tier, fio; their median counts; 5, with --quick 1
+    /// Rounds of fio, ours, fio; their median counts; 5, with --quick 1
     #[arg(long, value_name = "NUMBER")]
     rounds: Option<u32>,
     /// How long each of the three reads; 1s, with --quick 200ms
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     span: Option<Duration>,
-    /// Only these rows: read_4k, read_64k, read_1m, write_64k, write_1m
+    /// Only these rows, by their names in the report
     #[arg(long, value_name = "ROW", value_delimiter = ',')]
     rows: Vec<String>,
-    /// Buffers of the tier in small pages, like those of fio
+    /// Buffers in small pages, like those of fio
     #[arg(long)]
     small_pages: bool,
     /// A small run that shows that everything works; its figures mean little
@@ -37,12 +37,12 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
-    fn options(&self) -> SsdOptions {
+    fn options(&self, subject: Subject) -> SsdOptions {
         let dir = self.dir.clone();
         let base = if self.quick {
-            SsdOptions::quick(dir)
+            SsdOptions::quick(subject, dir)
         } else {
-            SsdOptions::new(dir)
+            SsdOptions::new(subject, dir)
         };
         SsdOptions {
             bytes: self.bytes.unwrap_or(base.bytes),
@@ -59,9 +59,9 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
-    let options = arguments.options();
-    let bar = progress::bar(Some(options.steps()), "bench ssd");
+pub(super) fn run(arguments: &Arguments, subject: Subject, screen: &Screen) -> Result<Answer> {
+    let options = arguments.options(subject);
+    let bar = progress::bar(Some(options.steps()), "bench");
     let report = ssd::ssd(&options, &mut |what| {
         // A round that is tried again was not foreseen.
         if bar.length() == Some(bar.position()) {

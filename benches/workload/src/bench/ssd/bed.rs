@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use ziggurat_base::{
-    ByteCount, Code, Error, Result,
+    ByteCount, Code, Error, Job, Result,
     hash::{Dice, mix},
 };
 use ziggurat_io::Pages;
@@ -21,15 +21,39 @@ const RECORD_BYTES: u64 = 512;
 /// The tier makes files that are smaller than an eighth of its capacity.
 const FILES_MIN: u64 = 8;
 
-/// See the module.
-pub(super) struct Bed {
-    tier: SsdTier,
-    folder: PathBuf,
+/// What is measured, on a directory of its own.
+pub(super) trait Bed {
     /// How the disk is driven.
-    pub(super) engine: String,
+    fn engine(&self) -> &str;
+    /// The file that all objects lie in.
+    fn file(&self) -> Result<PathBuf>;
+    /// Writes all goods.
+    fn write(&self, goods: &Goods) -> Result<Speed>;
+    /// Reads one object after the other, in any order, until then; how many.
+    fn reader<'a>(&'a self, goods: &'a Goods, dice: Dice, until: Instant) -> Job<'a, Result<u64>>;
+
+    /// Reads objects in any order for a while, `depth` at a time.
+    fn read(&self, goods: &Goods, depth: usize, span: Duration, seed: u64) -> Result<Speed> {
+        let watch = Watch::start();
+        let until = watch.began + span;
+        let readers = (0..depth as u64).map(|reader| {
+            let dice = Dice::new(mix(seed ^ mix(reader)));
+            self.reader(goods, dice, until)
+        });
+        let ended = block_on(join_all(readers));
+        let count = ended.into_iter().sum::<Result<u64>>()?;
+        Ok(watch.stop(count * goods.block()))
+    }
 }
 
-impl Bed {
+/// See the module.
+pub(super) struct TierBed {
+    tier: SsdTier,
+    folder: PathBuf,
+    engine: String,
+}
+
+impl TierBed {
     /// An empty tier with room for all goods in one file. The file is there already, with its space taken.
     pub(super) fn make(folder: PathBuf, goods: &Goods, pages: Pages) -> Result<Self> {
         let payload = goods.count * goods.block();
@@ -52,47 +76,8 @@ impl Bed {
         Ok(bed)
     }
 
-    /// The file that all objects lie in.
-    pub(super) fn log_file(&self) -> Result<PathBuf> {
-        let files = block_on(self.tier.disk().list())?;
-        let mut logs = files
-            .iter()
-            .filter(|file| file.name.ends_with(".log") && file.name != "tombs.log");
-        match (logs.next(), logs.next()) {
-            (Some(log), None) => Ok(self.folder.join(&log.name)),
-            _ => Err(failed("find the log file", "there is not exactly one")),
-        }
-    }
-
-    /// Offloads all goods.
-    pub(super) fn write(&self, goods: &Goods) -> Result<Speed> {
-        let group = (BATCH_BYTES.0 / goods.block()).clamp(1, BATCH_OBJECTS as u64);
-        let watch = Watch::start();
-        fill::fill(&self.tier, goods.count, group, &|number| goods.get(number))?;
-        Ok(watch.stop(goods.count * goods.block()))
-    }
-
-    /// Reads objects in any order for a while, `depth` at a time.
-    pub(super) fn read(
-        &self,
-        goods: &Goods,
-        depth: usize,
-        span: Duration,
-        seed: u64,
-    ) -> Result<Speed> {
-        let watch = Watch::start();
-        let until = watch.began + span;
-        let readers = (0..depth as u64).map(|reader| {
-            let dice = Dice::new(mix(seed ^ mix(reader)));
-            self.reader(goods, dice, until)
-        });
-        let ended = block_on(join_all(readers));
-        let count = ended.into_iter().sum::<Result<u64>>()?;
-        Ok(watch.stop(count * goods.block()))
-    }
-
     /// Reads one object after the other; how many.
-    async fn reader(&self, goods: &Goods, mut dice: Dice, until: Instant) -> Result<u64> {
+    async fn read_until(&self, goods: &Goods, mut dice: Dice, until: Instant) -> Result<u64> {
         let mut count = 0;
         while Instant::now() < until {
             let number = dice.below(goods.count);
@@ -108,21 +93,49 @@ impl Bed {
     }
 }
 
+impl Bed for TierBed {
+    fn engine(&self) -> &str {
+        &self.engine
+    }
+
+    fn file(&self) -> Result<PathBuf> {
+        let files = block_on(self.tier.disk().list())?;
+        let mut logs = files
+            .iter()
+            .filter(|file| file.name.ends_with(".log") && file.name != "tombs.log");
+        match (logs.next(), logs.next()) {
+            (Some(log), None) => Ok(self.folder.join(&log.name)),
+            _ => Err(failed("find the log file", "there is not exactly one")),
+        }
+    }
+
+    fn write(&self, goods: &Goods) -> Result<Speed> {
+        let group = (BATCH_BYTES.0 / goods.block()).clamp(1, BATCH_OBJECTS as u64);
+        let watch = Watch::start();
+        fill::fill(&self.tier, goods.count, group, &|number| goods.get(number))?;
+        Ok(watch.stop(goods.count * goods.block()))
+    }
+
+    fn reader<'a>(&'a self, goods: &'a Goods, dice: Dice, until: Instant) -> Job<'a, Result<u64>> {
+        Box::pin(self.read_until(goods, dice, until))
+    }
+}
+
 /// Time on the wall and of the processors.
-struct Watch {
+pub(super) struct Watch {
     began: Instant,
     cpu: Duration,
 }
 
 impl Watch {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self {
             began: Instant::now(),
             cpu: process_cpu(),
         }
     }
 
-    fn stop(self, bytes: u64) -> Speed {
+    pub(super) fn stop(self, bytes: u64) -> Speed {
         let seconds = self.began.elapsed().as_secs_f64();
         let cpu = (process_cpu() - self.cpu).as_secs_f64();
         Speed {

@@ -4,7 +4,7 @@ use super::super::failed;
 use ziggurat_base::{ByteCount, Result};
 
 /// The job files by name, in the order of the report.
-const JOBS: [(&str, &str); 5] = [
+const JOBS: [(&str, &str); 9] = [
     (
         "read_4k",
         include_str!("../../../../../fio-tests/read_4k.fio"),
@@ -18,12 +18,28 @@ const JOBS: [(&str, &str); 5] = [
         include_str!("../../../../../fio-tests/read_1m.fio"),
     ),
     (
+        "read_4m",
+        include_str!("../../../../../fio-tests/read_4m.fio"),
+    ),
+    (
+        "read_16m",
+        include_str!("../../../../../fio-tests/read_16m.fio"),
+    ),
+    (
         "write_64k",
         include_str!("../../../../../fio-tests/write_64k.fio"),
     ),
     (
         "write_1m",
         include_str!("../../../../../fio-tests/write_1m.fio"),
+    ),
+    (
+        "write_4m",
+        include_str!("../../../../../fio-tests/write_4m.fio"),
+    ),
+    (
+        "write_16m",
+        include_str!("../../../../../fio-tests/write_16m.fio"),
     ),
 ];
 
@@ -49,16 +65,37 @@ pub(super) struct Shape {
     pub(super) job: &'static str,
 }
 
-/// The names of all shapes.
-pub fn names() -> impl Iterator<Item = &'static str> {
-    JOBS.iter().map(|(name, _)| *name)
+/// What is measured beside fio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The SSD tier: objects of up to 1 MiB.
+    Tier,
+    /// A root of shard files: objects from 1 MiB on.
+    ShardFile,
+}
+
+impl Subject {
+    fn has(self, block: u64) -> bool {
+        match self {
+            Self::Tier => block <= 1 << 20,
+            Self::ShardFile => block >= 1 << 20,
+        }
+    }
+}
+
+/// The names of the shapes in which something is measured.
+pub fn names(subject: Subject) -> impl Iterator<Item = &'static str> {
+    let shapes = Shape::all(subject).unwrap_or_default();
+    shapes.into_iter().map(|shape| shape.name)
 }
 
 impl Shape {
-    /// All of them.
-    pub(super) fn all() -> Result<Vec<Self>> {
+    /// All in which something is measured.
+    pub(super) fn all(subject: Subject) -> Result<Vec<Self>> {
         let shapes = JOBS.iter().map(|(name, job)| Self::parse(name, job));
-        shapes.collect()
+        let mut shapes = shapes.collect::<Result<Vec<_>>>()?;
+        shapes.retain(|shape| subject.has(shape.block));
+        Ok(shapes)
     }
 
     fn parse(name: &'static str, job: &'static str) -> Result<Self> {
@@ -91,12 +128,17 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shape, Way, names};
+    use super::{Shape, Subject, Way, names};
 
     #[test]
     fn every_job_file_says_what_is_measured() {
-        let shapes = Shape::all().unwrap();
-        assert!(shapes.iter().map(|shape| shape.name).eq(names()),);
+        let shapes = Shape::all(Subject::Tier).unwrap();
+        assert!(
+            shapes
+                .iter()
+                .map(|shape| shape.name)
+                .eq(names(Subject::Tier))
+        );
         let seen: Vec<_> = shapes
             .iter()
             .map(|shape| (shape.way, shape.block >> 10, shape.depth))
@@ -109,7 +151,10 @@ mod tests {
             (Way::Write, 1024, 32),
         ];
         assert_eq!(seen, wanted);
-        assert!(shapes.iter().all(|shape| {
+        let files = Shape::all(Subject::ShardFile).unwrap();
+        let seen = files.iter().map(|shape| (shape.block >> 20, shape.depth));
+        assert!(seen.eq([(1, 32), (4, 8), (16, 4), (1, 32), (4, 8), (16, 4)]));
+        assert!(shapes.iter().chain(&files).all(|shape| {
             shape.job.contains(&format!("[{}]", shape.name)) && shape.job.contains("direct=1")
         }));
     }
