@@ -18,8 +18,8 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 use ziggurat_base::{ByteCount, Result, hash::Dice};
 use ziggurat_store::{
-    CatalogConfig, ConnectOptions, Force, Master, MasterOptions, MemoryOptions, Node, NodeOptions,
-    PutOptions, SsdOptions, SsdPath, Store, SystemClock,
+    CatalogConfig, ConnectOptions, DfsOptions, Force, Master, MasterOptions, MemoryOptions, Node,
+    NodeOptions, PutOptions, RootPath, SsdOptions, SsdPath, Store, SystemClock,
 };
 use ziggurat_tests::field::{payload, value_of};
 
@@ -73,6 +73,8 @@ struct NodeArguments {
     grace_ms: u64,
     #[arg(long)]
     ssd: Option<SsdPath>,
+    #[arg(long)]
+    dfs: Option<RootPath>,
 }
 
 #[derive(Args)]
@@ -159,7 +161,11 @@ async fn master(arguments: &MasterArguments) -> Result<()> {
 async fn node(arguments: NodeArguments) -> Result<()> {
     let node = Node::start(NodeOptions {
         master: arguments.master,
-        dfs: Default::default(),
+        dfs: DfsOptions {
+            roots: arguments.dfs.into_iter().collect(),
+            staging: ByteCount::mib(32),
+            ..DfsOptions::default()
+        },
         ssd: SsdOptions {
             directories: arguments.ssd.into_iter().collect(),
             file_bytes: ByteCount::mib(8),

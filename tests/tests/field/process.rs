@@ -11,5 +11,6 @@ mod proxy;
 mod reads;
 mod revival;
 mod scale;
+mod shards;
 mod silence;
 mod writers;

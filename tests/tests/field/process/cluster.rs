@@ -7,12 +7,15 @@ use std::{
     path::Path,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use ziggurat_base::{Code, Error, Result};
+use ziggurat_base::{ByteCount, Code, Error, Result};
 use ziggurat_engine::command::Keep;
-use ziggurat_store::{ConnectOptions, Force, PutOptions, Store};
+use ziggurat_store::{ConnectOptions, DfsOptions, Force, PutOptions, RootPath, Store};
 
 /// Whatever is bound to happen happens within this time, also on a machine that is busy with other things.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Size of a root that a node makes.
+pub(crate) const ROOT_MIB: u64 = 64;
 
 /// Spans of the master.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +66,8 @@ pub(crate) struct NodeWish<'a> {
     pub(crate) ssd: Option<&'a Path>,
     /// What it may take of it.
     pub(crate) ssd_mib: u64,
+    /// A root of shard files that it carries.
+    pub(crate) dfs: Option<&'a Path>,
 }
 
 impl<'a> NodeWish<'a> {
@@ -77,6 +82,7 @@ impl<'a> NodeWish<'a> {
             grace_ms: 0,
             ssd: None,
             ssd_mib: 256,
+            dfs: None,
         }
     }
 
@@ -84,6 +90,14 @@ impl<'a> NodeWish<'a> {
     pub(crate) fn on(self, disk: &'a Path) -> Self {
         Self {
             ssd: Some(disk),
+            ..self
+        }
+    }
+
+    /// The same with a root of shard files; who comes first makes it.
+    pub(crate) fn carrying(self, root: &'a Path) -> Self {
+        Self {
+            dfs: Some(root),
             ..self
         }
     }
@@ -180,6 +194,10 @@ impl Cluster {
             .ssd
             .map(|dir| format!("--ssd={}:{}MiB", dir.display(), wish.ssd_mib));
         arguments.extend(ssd);
+        let dfs = wish
+            .dfs
+            .map(|dir| format!("--dfs={}:{ROOT_MIB}MiB", dir.display()));
+        arguments.extend(dfs);
         let mut node = Party::start(&arguments);
         let address = address_of(&node.line().await);
         if let Some(proxy) = wish.proxy {
@@ -213,6 +231,20 @@ impl Cluster {
     /// A client in this process.
     pub(crate) async fn connect(&self) -> Store {
         let options = ConnectOptions::new(&self.address);
+        Store::connect(options).await.expect("a client connects")
+    }
+
+    /// A client in this process that has a root mounted.
+    pub(crate) async fn connect_with(&self, root: &Path) -> Store {
+        let mut options = ConnectOptions::new(&self.address);
+        options.remote.dfs = DfsOptions {
+            roots: vec![RootPath {
+                path: root.to_owned(),
+                size: None,
+            }],
+            staging: ByteCount::mib(32),
+            ..DfsOptions::default()
+        };
         Store::connect(options).await.expect("a client connects")
     }
 
@@ -255,7 +287,11 @@ impl Cluster {
             let segments = store.segments().await.expect("the master answers");
             let given = segments.iter().filter(|s| s.keep == Keep::Delegated);
             let (count, capacity) = given.fold((0, 0), |(n, all), s| (n + 1, all + s.capacity.0));
-            let held: u64 = segments.iter().map(|s| s.used.0 + s.replicas).sum();
+            // What was in shard files cools for longer than anybody waits.
+            let kept = segments
+                .iter()
+                .filter(|s| !matches!(s.keep, Keep::Shared { .. }));
+            let held: u64 = kept.map(|s| s.used.0 + s.replicas).sum();
             let objects = stats.objects + stats.extents + stats.used + held;
             let writes = stats.writes_open + stats.writes_closing;
             (objects, writes, count) == (0, 0, nodes) && stats.capacity == capacity
