@@ -9,6 +9,7 @@ use crate::{
     command::{Answer, BATCH_MAX, GetGrant, Hold, Keys, Recency},
     port::{Ports, ReadOp, ReadSums},
 };
+use std::time::Duration;
 use ziggurat_base::{CHUNK, ChunkTable, Code, Crc32, Error, Key, TenantId, Timestamp};
 
 /// An object with a guard on it.
@@ -66,6 +67,10 @@ pub trait GetInto: Send {
     fn rooms<'a>(&'a mut self, wanted: &[(usize, u64)]) -> Vec<Answer<&'a mut [u8]>>;
 }
 
+/// The pause before an object is asked for a third time, and five times as long before the fourth: an owner that has let go
+/// of a version says so only when it is off its disk for good, and until then the partition still names it.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Takes guards; the clock of each starts before the question leaves.
 async fn locate(
     ports: &Ports,
@@ -109,6 +114,13 @@ pub async fn get(
         let mut pending = batch.to_vec();
         for round in 0..=patience.relocations {
             let last = round == patience.relocations;
+            if let Some(again) = round.checked_sub(2) {
+                let pause = PAUSE * 5_u32.saturating_pow(again.min(1));
+                ports
+                    .clock
+                    .sleep_until(ports.clock.now().after(pause))
+                    .await;
+            }
             pending = get_round(
                 ports,
                 patience,

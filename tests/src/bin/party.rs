@@ -175,7 +175,7 @@ async fn node(arguments: NodeArguments) -> Result<()> {
         eager: true,
         listen: arguments.listen,
         advertise: arguments.advertise,
-        admin: None,
+        admin: Some(ANY),
         segment_name: arguments.name,
         memory: MemoryOptions {
             dram: ByteCount::mib(arguments.mib),
@@ -186,7 +186,8 @@ async fn node(arguments: NodeArguments) -> Result<()> {
         patience: Duration::from_secs(20),
     })
     .await?;
-    tell(&json!({"address": node.listens_on().to_string()}));
+    let admin = node.admin().map(|at| at.to_string());
+    tell(&json!({"address": node.listens_on().to_string(), "admin": admin}));
     told_to_stop().await;
     node.stop(Duration::from_millis(arguments.grace_ms)).await;
     Ok(())

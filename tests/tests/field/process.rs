@@ -9,6 +9,7 @@ mod endings;
 mod party;
 mod proxy;
 mod reads;
+mod refusals;
 mod revival;
 mod scale;
 mod shards;

@@ -199,7 +199,9 @@ impl Cluster {
             .map(|dir| format!("--dfs={}:{ROOT_MIB}MiB", dir.display()));
         arguments.extend(dfs);
         let mut node = Party::start(&arguments);
-        let address = address_of(&node.line().await);
+        let line = node.line().await;
+        node.admin = line["admin"].as_str().map(str::to_owned);
+        let address = address_of(&line);
         if let Some(proxy) = wish.proxy {
             proxy.aim(&address);
         }

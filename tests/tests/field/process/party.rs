@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
     time::timeout,
 };
@@ -21,6 +23,8 @@ pub(crate) struct Party {
     name: String,
     child: Child,
     lines: UnboundedReceiver<Value>,
+    /// Where it serves HTTP, once it has said so.
+    pub(crate) admin: Option<String>,
 }
 
 impl Drop for Party {
@@ -52,6 +56,7 @@ impl Party {
             name: arguments.join(" "),
             child,
             lines,
+            admin: None,
         }
     }
 
@@ -74,6 +79,18 @@ impl Party {
             last = line;
         }
         last
+    }
+
+    /// A number that it shows over HTTP, with everything behind the name and labels that the line begins with.
+    pub(crate) async fn metric(&self, begins: &str) -> Option<String> {
+        let admin = self.admin.as_ref().expect("it has said where");
+        let mut socket = TcpStream::connect(admin).await.ok()?;
+        let asked = socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await;
+        asked.ok()?;
+        let mut page = String::new();
+        socket.read_to_string(&mut page).await.ok()?;
+        let found = page.lines().find_map(|line| line.strip_prefix(begins));
+        found.map(|rest| rest.trim().to_owned())
     }
 
     fn signal(&self, signal: &str) {
