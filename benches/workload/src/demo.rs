@@ -40,6 +40,7 @@ impl Default for DemoOptions {
             tiers: Tiers {
                 dram: ByteCount::mib(256),
                 ssd: Vec::new(),
+                logical_cap: None,
                 write_budget: None,
                 packing: Packing::default(),
                 promotion: PromotionMode::Off,
@@ -122,6 +123,8 @@ pub struct Tiers {
     pub dram: ByteCount,
     /// SSD directories; none for memory alone.
     pub ssd: Vec<SsdPath>,
+    /// The most payload that each directory holds, as it came.
+    pub logical_cap: Option<ByteCount>,
     /// How much may be written to each directory; in a replay that nothing paces, in the time of the trace.
     pub write_budget: Option<WriteBudget>,
     /// How payloads are stored there.
@@ -145,8 +148,9 @@ impl Tiers {
     pub fn capacity_blocks(&self, block_bytes: ByteCount) -> Result<u64> {
         let memory = capacity_blocks(self.dram, block_bytes)?;
         let on_ssd = |ssd: &SsdPath| {
-            ssd.size
-                .map_or(u64::MAX, |size| size.0 / block_bytes.0.max(1))
+            let bounds = [ssd.size, self.logical_cap].into_iter().flatten();
+            let least = bounds.map(|bound| bound.0 / block_bytes.0.max(1)).min();
+            least.unwrap_or(u64::MAX)
         };
         let below = self.ssd.iter().map(on_ssd).fold(0, u64::saturating_add);
         Ok(memory.max(below).min(u64::from(u32::MAX / 2)))
@@ -236,6 +240,7 @@ pub fn open_for_replay(tiers: &Tiers, policy: PolicyKind, clock: Arc<dyn Clock>)
         },
         ssd: SsdOptions {
             directories: tiers.ssd.clone(),
+            logical_cap: tiers.logical_cap,
             write_budget: tiers.write_budget,
             packing: tiers.packing,
             ..SsdOptions::default()

@@ -41,6 +41,9 @@ pub(crate) struct Arguments {
         conflicts_with = "no_ssd"
     )]
     ssd: Vec<SsdPath>,
+    /// The most payload that each SSD directory holds, counted as it came
+    #[arg(long, value_name = "SIZE", conflicts_with = "no_ssd")]
+    ssd_logical_cap: Option<ByteCount>,
     /// How much may be written to each SSD directory: 200MiB/s, or its size so often a day (1.0dwpd)
     #[arg(long, value_name = "RATE", conflicts_with = "no_ssd")]
     ssd_write_budget: Option<WriteBudget>,
@@ -87,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
         tiers: Tiers {
             dram: arguments.dram,
             ssd,
+            logical_cap: arguments.ssd_logical_cap,
             write_budget: arguments.ssd_write_budget,
             packing: Packing {
                 codec: arguments.ssd_codec,

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// SSD directories below it; what an earlier run with the same seed left in them is found again
     #[arg(long, value_name = "DIR[:SIZE][,DIR…]", value_delimiter = ',', conflicts_with_all = ["cluster", "policy_only"])]
     ssd: Vec<SsdPath>,
+    /// The most payload that each SSD directory holds, counted as it came
+    #[arg(long, value_name = "SIZE", requires = "ssd")]
+    ssd_logical_cap: Option<ByteCount>,
     /// How much may be written to each SSD directory: 200MiB/s, or its size so often a day (1.0dwpd); a second is one of the
     /// trace
     #[arg(long, value_name = "RATE", requires = "ssd")]
@@ -112,6 +115,7 @@ pub(crate) fn run(arguments: &Arguments, screen: &Screen) -> Result<Answer> {
             &Tiers {
                 dram: arguments.dram,
                 ssd: arguments.ssd.clone(),
+                logical_cap: arguments.ssd_logical_cap,
                 write_budget: arguments.ssd_write_budget,
                 packing: Packing {
                     codec: arguments.ssd_codec,

@@ -61,8 +61,11 @@ async fn a_full_filesystem_stops_offload_until_it_has_room() -> Result<()> {
         return fills_and_resumes(&directory).await;
     }
     if !can_mount() {
-        let why = "only root, and outside of a chroot, can mount a small filesystem";
-        skip(TEST, "mounts", why);
+        skip(
+            "a_full_filesystem_stops_offload_until_it_has_room",
+            "mounts",
+            "only root, and outside of a chroot, can mount a small filesystem",
+        );
         return Ok(());
     }
     let folder = disk();
