@@ -51,6 +51,8 @@ pub(crate) struct Params {
     pub(crate) root: Option<RootParams>,
 }
 
+const PLACEMENTS: [PlacementKind; 2] = [PlacementKind::Random, PlacementKind::FreeRatioFirst];
+
 /// Of so many worlds one has SSD directories.
 const DISKS_ONE_IN: u64 = 5;
 
@@ -75,8 +77,8 @@ fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_micros(from * 1000 + dice.below((to - from) * 1000 + 1))
 }
 
-/// The disks of a seed, and how objects come to them. Dice of their own: worlds without disks are as if there were none.
-fn disks(seed: u64) -> (Option<DiskParams>, Config) {
+/// The disks and the shared root of a seed, and how objects come to them. Dice of their own: worlds without disks are as if there were none.
+fn disks(seed: u64) -> (Option<DiskParams>, Option<RootParams>, Config) {
     let dice = &mut Dice::new(seed ^ 0x0d15_c0b1);
     let has_disks = dice.below(DISKS_ONE_IN) == 0;
     let mut disk = has_disks.then(|| DiskParams::rolled(dice));
@@ -87,7 +89,9 @@ fn disks(seed: u64) -> (Option<DiskParams>, Config) {
         PromotionMode::SecondHit,
         PromotionMode::SecondHit,
     ];
+    let root = RootParams::rolled(seed).filter(|_| has_disks);
     let offloading = Config {
+        dfs_cooling: root.as_ref().map_or(Duration::ZERO, |root| root.cooling),
         offload: modes[dice.below(3) as usize],
         offload_share: [0.3, 0.5, 1.0][dice.below(3) as usize],
         offload_patience: millis(dice, 100, 3000),
@@ -99,7 +103,7 @@ fn disks(seed: u64) -> (Option<DiskParams>, Config) {
     if let Some(disk) = &mut disk {
         disk.reoffers = dice.below(3) > 0;
     }
-    (disk, offloading)
+    (disk, root, offloading)
 }
 
 impl Params {
@@ -121,8 +125,7 @@ impl Params {
                 millis(dice, 200, 1500),
             )
         };
-        let (disk, offloading) = disks(seed);
-        let root = RootParams::rolled(seed).filter(|_| disk.is_some());
+        let (disk, root, offloading) = disks(seed);
         let config = Config {
             lease,
             write_discard: discard,
@@ -131,12 +134,10 @@ impl Params {
             high_watermark: [1.0, 1.0, 0.9, 0.6][dice.below(4) as usize],
             evict_ratio: [0.05, 0.2][dice.below(2) as usize],
             policy: PolicyKind::ALL[dice.below(PolicyKind::ALL.len() as u64) as usize],
-            placement: [PlacementKind::Random, PlacementKind::FreeRatioFirst]
-                [dice.below(2) as usize],
+            placement: PLACEMENTS[dice.below(2) as usize],
             allocator: AllocatorKind::Offset,
             seed,
             paranoid: false,
-            dfs_cooling: root.as_ref().map_or(Duration::ZERO, |root| root.cooling),
             ..offloading
         };
         let segments_per_node = 1 + dice.below(2) as usize;
