@@ -46,7 +46,7 @@ enum What {
         /// The directory, mounted by everybody who is to use it
         root: PathBuf,
         /// Whose it is: a cluster refuses the root of another one
-        #[arg(long, value_name = "NAME", default_value = "default")]
+        #[arg(long, value_name = "NAME", default_value = ziggurat_store::dfs::CLUSTER)]
         cluster: String,
         /// How many shard files: about one for each writer at a time
         #[arg(long, value_name = "NUMBER", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=9999))]

@@ -6,7 +6,7 @@
 use super::{BLOCK, Reader, begin, close, damaged, only_encoding};
 use ziggurat_base::{Era, Result, Ticket};
 
-const MAGIC: &[u8; 8] = b"ZIGDFSCN";
+const MAGIC: &[u8; 8] = b"ZGDFSCEN";
 
 /// Bytes in front of the tickets.
 const FIXED: usize = 64;
