@@ -2,7 +2,8 @@
 //! cluster, and in the simulator.
 #![forbid(unsafe_code)]
 
-pub mod client;
+pub mod carry;
+mod client;
 pub mod options;
 pub mod remote;
 

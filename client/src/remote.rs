@@ -1,7 +1,7 @@
 //! A cluster behind the engine's ports: the metadata partition through a session that is renewed when it breaks, and the
 //! nodes through the transport.
 
-use crate::fleet::Fleet;
+use crate::{carry, fleet::Fleet};
 use futures_util::future::join_all;
 use std::{
     collections::BTreeMap,
@@ -13,8 +13,8 @@ use std::{
     time::Duration,
 };
 use tokio::{sync::Mutex as AsyncMutex, task::JoinHandle, time::sleep};
-use ziggurat_base::{Clock, Code, Crc32, Error, Job, MemberId, Result, TenantId, Ticket};
-use ziggurat_dfs::{Options as DfsOptions, Root, Roots};
+use ziggurat_base::{Clock, Code, Crc32, Era, Error, Job, MemberId, Result, TenantId, Ticket};
+use ziggurat_dfs::{Carriers, Options as DfsOptions, Root, Roots};
 use ziggurat_engine::{
     command::{
         Answer, Cursor, Force, GetGrant, Hold, Keys, MemberOffer, ObjectStat, Page, Prefetch,
@@ -42,6 +42,8 @@ pub struct RemoteOptions {
     pub peers: PeerOptions,
     /// Roots of shared filesystems that are mounted here.
     pub dfs: DfsOptions,
+    /// Whether this client also does what their shard files need: one process has to, a node with the roots or a client.
+    pub carries: bool,
 }
 
 /// How often a member pings within its time to live.
@@ -55,10 +57,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A session in which this process has joined.
-struct Link {
-    session: Session,
-    member: MemberId,
-    time_to_live: Duration,
+pub(crate) struct Link {
+    pub(crate) session: Session,
+    pub(crate) member: MemberId,
+    pub(crate) era: Era,
+    pub(crate) time_to_live: Duration,
     tenant: TenantId,
 }
 
@@ -78,6 +81,7 @@ pub struct Remote {
     /// The incarnation of the last session; 0 before the first.
     last_member: AtomicU64,
     keeper: Mutex<Option<JoinHandle<()>>>,
+    carrier: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl fmt::Debug for Remote {
@@ -90,8 +94,10 @@ impl fmt::Debug for Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        if let Some(keeper) = lock(&self.keeper).take() {
-            keeper.abort();
+        for task in [&self.keeper, &self.carrier] {
+            if let Some(task) = lock(task).take() {
+                task.abort();
+            }
         }
     }
 }
@@ -105,7 +111,7 @@ impl Remote {
     pub async fn connect(options: RemoteOptions, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         let roots = open_roots(&options.dfs).await?;
         let remote = Arc::new(Self {
-            roots: Roots::new(roots, options.dfs.ack, clock),
+            roots: Roots::new(roots, options.dfs.ack, clock.clone()),
             fabric: Fabric::new(options.peers.clone()),
             options,
             link: Mutex::default(),
@@ -115,6 +121,7 @@ impl Remote {
             tenant: AtomicU64::new(0),
             last_member: AtomicU64::new(0),
             keeper: Mutex::default(),
+            carrier: Mutex::default(),
         });
         remote.link().await?;
         remote.refresh().await?;
@@ -130,6 +137,11 @@ impl Remote {
             }
         });
         *lock(&remote.keeper) = Some(keeper);
+        if remote.options.carries {
+            let carriers = Arc::new(Carriers::new(remote.roots.all()));
+            let carrying = carry::run(Arc::downgrade(&remote), carriers, clock);
+            *lock(&remote.carrier) = Some(tokio::spawn(carrying));
+        }
         Ok(remote)
     }
 
@@ -140,7 +152,7 @@ impl Remote {
     }
 
     /// The session that works now, or a new one.
-    async fn link(&self) -> Result<Arc<Link>> {
+    pub(crate) async fn link(&self) -> Result<Arc<Link>> {
         if let Some(link) = lock(&self.link).clone() {
             return Ok(link);
         }
@@ -164,6 +176,7 @@ impl Remote {
         let link = Arc::new(Link {
             session,
             member: joined.member,
+            era: joined.era,
             time_to_live: joined.time_to_live,
             tenant,
         });
@@ -185,7 +198,7 @@ impl Remote {
     }
 
     /// Keeps what an answer says of the session.
-    fn heed<T>(&self, link: &Arc<Link>, answer: Answer<T>) -> Answer<T> {
+    pub(crate) fn heed<T>(&self, link: &Arc<Link>, answer: Answer<T>) -> Answer<T> {
         if answer.as_ref().is_err_and(Self::is_lost) {
             self.discard(link);
         }

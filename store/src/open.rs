@@ -42,6 +42,7 @@ impl ConnectOptions {
             session: SessionOptions::default(),
             peers: PeerOptions::default(),
             dfs: DfsOptions::default(),
+            carries: false,
         };
         Self {
             remote,

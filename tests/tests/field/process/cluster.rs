@@ -238,15 +238,26 @@ impl Cluster {
 
     /// A client in this process that has a root mounted.
     pub(crate) async fn connect_with(&self, root: &Path) -> Store {
+        self.connect_as(root, None, false).await
+    }
+
+    /// The same, which makes the root and carries its shard files.
+    pub(crate) async fn connect_carrying(&self, root: &Path) -> Store {
+        self.connect_as(root, Some(ByteCount::mib(ROOT_MIB)), true)
+            .await
+    }
+
+    async fn connect_as(&self, root: &Path, size: Option<ByteCount>, carries: bool) -> Store {
         let mut options = ConnectOptions::new(&self.address);
         options.remote.dfs = DfsOptions {
             roots: vec![RootPath {
                 path: root.to_owned(),
-                size: None,
+                size,
             }],
             staging: ByteCount::mib(32),
             ..DfsOptions::default()
         };
+        options.remote.carries = carries;
         Store::connect(options).await.expect("a client connects")
     }
 

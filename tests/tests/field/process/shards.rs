@@ -168,3 +168,30 @@ async fn ranges_stay_their_objects_when_the_master_restarts() -> Result<()> {
     cluster.finish().await;
     Ok(())
 }
+
+#[tokio::test]
+async fn a_master_and_clients_are_enough() -> Result<()> {
+    let (root, state) = (disk(), disk());
+    let mut cluster = Cluster::keeping(Spans::default(), Some(state.path())).await;
+    let first = cluster.connect_carrying(root.path()).await;
+    carried(&first).await;
+    put_all(&first, 0..100, &shard_alone()).await?;
+    let second = cluster.connect_carrying(root.path()).await;
+    assert_eq!(count_right(&second, 100, LEN).await?, 100);
+    // The one that carried goes, and what is removed meanwhile is buried by the other.
+    first.close().await;
+    drop(first);
+    for number in 0..50 {
+        second.remove(key(number), Force::Yes).await?;
+    }
+    eventually("the other client carries", async || {
+        second.stats().await.is_ok_and(|stats| stats.debts == 0)
+    })
+    .await;
+    cluster.restart_master().await;
+    carried(&second).await;
+    assert_eq!(count_right(&second, 100, LEN).await?, 50);
+    second.close().await;
+    cluster.finish().await;
+    Ok(())
+}
