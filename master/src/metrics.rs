@@ -160,6 +160,30 @@ const ROWS: &[Row<Stats>] = &[
         s.owned_replicas
     }),
     (
+        "dfs_capacity_bytes",
+        false,
+        "Bytes of all shard files.",
+        |s| s.dfs_capacity,
+    ),
+    ("dfs_used_bytes", false, "Bytes of them in use.", |s| {
+        s.dfs_used
+    }),
+    ("dfs_objects", false, "Objects in shard files.", |s| {
+        s.dfs_objects
+    }),
+    (
+        "dfs_cooling",
+        false,
+        "Dead versions whose space in shard files cools or waits to be buried.",
+        |s| s.dfs_cooling,
+    ),
+    (
+        "dfs_evicted_total",
+        true,
+        "Replicas evicted from shard files.",
+        |s| s.dfs_evicted,
+    ),
+    (
         "replicas_adopted_total",
         true,
         "Replicas taken over from what owners hold.",

@@ -66,8 +66,17 @@ fn head(stats: &Stats) -> String {
             share(stats.owned_used, capacity)
         ),
     };
+    let dfs = match stats.dfs_capacity {
+        0 => String::new(),
+        capacity => format!(
+            ", {} of {} in shard files ({})",
+            ByteCount(stats.dfs_used),
+            ByteCount(capacity),
+            share(stats.dfs_used, capacity)
+        ),
+    };
     format!(
-        "{} objects, {} of {} in memory ({}){ssd}, {} members\n\
+        "{} objects, {} of {} in memory ({}){ssd}{dfs}, {} members\n\
          locate: {} found, {} not; evicted {}; open writes {}\n",
         stats.objects,
         ByteCount(stats.used),
@@ -123,6 +132,7 @@ fn report(stats: &Stats, segments: &[SegmentStat]) -> Value {
     json!({
         "objects": stats.objects, "capacity": stats.capacity, "used": stats.used,
         "ssd_capacity": stats.owned_capacity, "ssd_used": stats.owned_used, "ssd_replicas": stats.owned_replicas,
+        "dfs_capacity": stats.dfs_capacity, "dfs_used": stats.dfs_used, "dfs_objects": stats.dfs_objects,
         "offloading": stats.offloading, "members": stats.members,
         "locate_hits": stats.locate_hits, "locate_misses": stats.locate_misses, "evicted": stats.evicted,
         "writes_open": stats.writes_open, "writes_closing": stats.writes_closing, "segments": listed,
