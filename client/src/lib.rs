@@ -2,11 +2,11 @@
 //! cluster, and in the simulator.
 #![forbid(unsafe_code)]
 
-pub mod carry;
-mod client;
+pub mod client;
 pub mod options;
 pub mod remote;
 
+mod carry;
 mod fleet;
 mod rooms;
 

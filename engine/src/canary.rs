@@ -30,6 +30,8 @@ pub enum Canary {
     /// A copy of a version that was on its way into memory becomes a replica of whichever version of the row is readable when
     /// it arrives.
     StaleCopyCommitted = 11,
+    /// What a carrier finds in a shard file is believed to live, whatever was removed meanwhile.
+    DeadRecordAdopted = 12,
 }
 
 impl Canary {
@@ -46,6 +48,7 @@ impl Canary {
         Self::TornRecordAccepted,
         Self::DeadMemoryAdopted,
         Self::StaleCopyCommitted,
+        Self::DeadRecordAdopted,
     ];
 }
 
