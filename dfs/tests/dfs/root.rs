@@ -75,7 +75,7 @@ fn layouts_out_of_range_are_refused() {
             ..layout()
         },
         Layout {
-            shard_bytes: 1 << 20,
+            shard_bytes: 128 << 10,
             ..layout()
         },
         Layout {

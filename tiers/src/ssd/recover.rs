@@ -244,7 +244,8 @@ async fn identify(
     recovered: &mut Recovered,
 ) -> Result<DirectoryId> {
     let logs: Vec<u32> = names.iter().filter_map(|f| file_number(&f.name)).collect();
-    if names.iter().any(|file| file.name == identity::NAME) {
+    let is_marked = names.iter().any(|file| file.name == identity::NAME);
+    if is_marked {
         let file = disk.open(identity::NAME).await?;
         let len = file.len() / PAGE * PAGE;
         let bytes = logfile::read_long(&*file, disk.pool(), 0, len.min(PAGE)).await?;
@@ -266,7 +267,8 @@ async fn identify(
             break;
         }
     }
-    if directory.is_none() && !logs.is_empty() {
+    // Where the mark is damaged and no log says whose it is, nothing that lies there can be proved, and no start need wait for it.
+    if directory.is_none() && !logs.is_empty() && !is_marked {
         return Err(Error::new(
             Code::InvalidParams,
             "the SSD directory holds .log files that are not of this store: give an empty directory, or remove them",
