@@ -1,7 +1,7 @@
 //! Which members there are, where each serves data, and which of them are on this host.
 //!
-//! The partition ranks the replicas of an object for all readers alike: memory, then the disks, then shard files. It does not know on which
-//! host a reader is; the reader does, and goes to a disk of its own host before it goes to others.
+//! The partition ranks the replicas of an object for all readers alike: memory, then the disks, then shard files. It does not
+//! know on which host a reader is; the reader does, and goes to a disk of its own host before it goes to others.
 
 use futures_util::future::join_all;
 use std::{

@@ -21,7 +21,7 @@ use ziggurat_engine::{
         Prefetched, PutAnswer, PutDone, PutEnd, PutItem, Recency, ScanAction, SegmentStat, Stats,
         Target, Wish,
     },
-    port::{DataPlane, MemberApi, MetadataApi, ReadOp, ReadSums, WriteOp},
+    port::{DataPlane, MemberApi, MetadataApi, ReadOp, ReadSums, WriteOp, scatter},
 };
 use ziggurat_proto::{
     Session, SessionOptions,
@@ -341,18 +341,6 @@ async fn open_roots(options: &DfsOptions) -> Result<Vec<Root>> {
         let what = format!("opening the roots ended early: {error}");
         Err(Error::new(Code::Internal, what))
     })
-}
-
-/// Lays the answers of groups back into the order of the batch.
-fn scatter<T>(count: usize, groups: Vec<(Vec<usize>, Vec<Answer<T>>)>) -> Vec<Answer<T>> {
-    let missing = || Err(Error::new(Code::Internal, "an operation has no answer"));
-    let mut answers: Vec<Answer<T>> = (0..count).map(|_| missing()).collect();
-    for (positions, group) in groups {
-        for (position, answer) in positions.into_iter().zip(group) {
-            answers[position] = answer;
-        }
-    }
-    answers
 }
 
 impl DataPlane for Remote {

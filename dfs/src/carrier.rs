@@ -50,22 +50,6 @@ struct State {
     /// What is to be buried, and where it lies if that is known.
     dead: BTreeMap<Ticket, Extent>,
     generation: u64,
-    is_carried: bool,
-    found: u64,
-    buried: u64,
-}
-
-/// What the carriers of a process have done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Carried {
-    /// Shard files that are mounted.
-    pub shards: u64,
-    /// Those that this process carries.
-    pub carried: u64,
-    /// Records that were found in them when the process began to carry them.
-    pub found: u64,
-    /// Records that were buried.
-    pub buried: u64,
 }
 
 /// See the module.
@@ -171,8 +155,6 @@ impl Shard {
             shard = %self.name, found, unproven = counts.unproven,
             "this process carries the shard file"
         );
-        let mut state = self.lock();
-        (state.is_carried, state.found) = (true, found);
         Ok(generation)
     }
 
@@ -201,7 +183,6 @@ impl Shard {
             api.ledger(member, segment, &delta).await?;
             after += dead.len() as u64;
             let mut state = self.lock();
-            state.buried += dead.len() as u64;
             for (ticket, _) in &dead {
                 state.dead.remove(ticket);
             }
@@ -221,7 +202,6 @@ impl Shard {
         };
         loop {
             let Err(error) = self.carry(api, member, segment, era).await;
-            self.lock().is_carried = false;
             let pause = |span| clock.sleep_until(clock.now().after(span));
             match error.code() {
                 // Another member carries it.
@@ -275,26 +255,6 @@ impl Carriers {
         Self { shards }
     }
 
-    /// Whether there is nothing to carry.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.shards.is_empty()
-    }
-
-    /// What was done.
-    #[must_use]
-    pub fn counts(&self) -> Carried {
-        let mut counts = Carried::default();
-        for shard in &self.shards {
-            let state = shard.lock();
-            counts.shards += 1;
-            counts.carried += u64::from(state.is_carried);
-            counts.found += state.found;
-            counts.buried += state.buried;
-        }
-        counts
-    }
-
     /// Shows the shard files to a partition that this process has joined.
     ///
     /// # Errors
@@ -316,8 +276,6 @@ impl Carriers {
             *state = State {
                 segment: Some(segment),
                 generation: state.generation,
-                found: state.found,
-                buried: state.buried,
                 ..State::default()
             };
         }

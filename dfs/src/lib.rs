@@ -22,7 +22,7 @@ mod shard;
 mod transfer;
 mod write;
 
-pub use carrier::{Carried, Carriers};
+pub use carrier::Carriers;
 pub use found::{Found, Name, Place};
 pub use options::{CLUSTER, Options, RootPath};
 pub use read::ShardRead;

@@ -12,7 +12,7 @@ use std::{
 use ziggurat_base::{Clock, Code, Crc32, Error, Extent, Placement, SegmentId};
 use ziggurat_engine::{
     command::{Answer, Keep, SegmentStat},
-    port::{ReadOp, ReadSums, WriteOp},
+    port::{ReadOp, ReadSums, WriteOp, scatter},
 };
 
 /// How long a batch may take. What is not done by then is given up; the space of what was written cools for longer than that,
@@ -53,19 +53,6 @@ fn extent_of(placement: &Placement) -> Answer<Extent> {
             "a record in a shard file has one extent",
         )),
     }
-}
-
-/// Lays the answers of groups into the order of their batch.
-fn place<T>(answers: &mut [Option<Answer<T>>], positions: Vec<usize>, group: Vec<Answer<T>>) {
-    for (position, answer) in positions.into_iter().zip(group) {
-        answers[position] = Some(answer);
-    }
-}
-
-fn all_of<T>(answers: Vec<Option<Answer<T>>>) -> Vec<Answer<T>> {
-    let missing = || Err(Error::new(Code::Internal, "an operation has no answer"));
-    let whole = |answer: Option<Answer<T>>| answer.unwrap_or_else(missing);
-    answers.into_iter().map(whole).collect()
 }
 
 impl fmt::Debug for Roots {
@@ -150,7 +137,7 @@ impl Roots {
 
     /// Writes records of a tenant; answers with the sums of their payloads.
     pub async fn write(&self, tenant: &str, ops: &[WriteOp<'_>]) -> Vec<Answer<Crc32>> {
-        let mut answers: Vec<Option<Answer<Crc32>>> = ops.iter().map(|_| None).collect();
+        let mut refused = Vec::new();
         let mut groups: BTreeMap<usize, (Vec<usize>, Vec<ShardWrite<'_>>)> = BTreeMap::new();
         for (position, op) in ops.iter().enumerate() {
             match self.prepare(tenant, op) {
@@ -159,7 +146,7 @@ impl Roots {
                     positions.push(position);
                     writes.push(write);
                 }
-                Err(error) => answers[position] = Some(Err(error)),
+                Err(error) => refused.push((vec![position], vec![Err(error)])),
             }
         }
         let writes = groups.into_iter().map(|(root, (positions, writes))| {
@@ -170,10 +157,7 @@ impl Roots {
                 (positions, group)
             }
         });
-        for (positions, group) in join_all(writes).await {
-            place(&mut answers, positions, group);
-        }
-        all_of(answers)
+        scatter(ops.len(), join_all(writes).await.into_iter().chain(refused))
     }
 
     fn prepare<'a>(&self, tenant: &'a str, op: &'a WriteOp<'_>) -> Answer<(usize, ShardWrite<'a>)> {
@@ -195,7 +179,8 @@ impl Roots {
 
     /// Reads ranges of records of a tenant. What is not the record that was asked for is an error.
     pub async fn read(&self, tenant: &str, ops: &mut [ReadOp<'_>]) -> Vec<Answer<ReadSums>> {
-        let mut answers: Vec<Option<Answer<ReadSums>>> = ops.iter().map(|_| None).collect();
+        let count = ops.len();
+        let mut refused = Vec::new();
         type Reads<'a> = Vec<(ShardRead<'a>, &'a mut [u8])>;
         let mut groups: BTreeMap<usize, (Vec<usize>, Reads<'_>)> = BTreeMap::new();
         for (position, op) in ops.iter_mut().enumerate() {
@@ -218,7 +203,7 @@ impl Roots {
                     positions.push(position);
                     reads.push((read, &mut *op.into));
                 }
-                Err(error) => answers[position] = Some(Err(error)),
+                Err(error) => refused.push((vec![position], vec![Err(error)])),
             }
         }
         let reads = groups.into_iter().map(|(root, (positions, mut reads))| {
@@ -229,10 +214,7 @@ impl Roots {
                 (positions, group)
             }
         });
-        for (positions, group) in join_all(reads).await {
-            place(&mut answers, positions, group);
-        }
-        all_of(answers)
+        scatter(count, join_all(reads).await.into_iter().chain(refused))
     }
 }
 

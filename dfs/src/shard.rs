@@ -289,6 +289,12 @@ pub(crate) async fn make(disk: &dyn Disk, identity: &Identity, index: u32) -> Re
         }
         disk.remove(&name).await?;
     }
+    let file = disk.create(&name, identity.shard_bytes).await?;
+    write_synced(disk, &*file, 0, &first_copies(identity, index)).await
+}
+
+/// Both copies of the superblock of a new shard file.
+fn first_copies(identity: &Identity, index: u32) -> Vec<u8> {
     let first = Superblock {
         root: identity.root,
         shard: index,
@@ -297,9 +303,7 @@ pub(crate) async fn make(disk: &dyn Disk, identity: &Identity, index: u32) -> Re
         generation: 1,
         era: Era(0),
     };
-    let file = disk.create(&name, identity.shard_bytes).await?;
-    let block = first.encode();
-    write_synced(disk, &*file, 0, &[&block[..], &block[..]].concat()).await
+    first.encode().repeat(COPIES as usize)
 }
 
 /// Whether a file that the root does not name yet is whole; `false` for a half-made one, which has nothing but zeros.
@@ -327,16 +331,7 @@ async fn is_made(disk: &dyn Disk, identity: &Identity, index: u32, len: u64) -> 
 
 /// Whether the first copy begins as that of a new shard file does, and the rest of both is torn.
 fn is_torn_first(start: &[u8], identity: &Identity, index: u32) -> bool {
-    let first = Superblock {
-        root: identity.root,
-        shard: index,
-        alignment: identity.alignment,
-        shard_bytes: identity.shard_bytes,
-        generation: 1,
-        era: Era(0),
-    };
-    let block = first.encode();
-    let want = [&block[..], &block[..]].concat();
+    let want = first_copies(identity, index);
     // A tear leaves each byte old, which is zero, or new.
     let is_either = |(is, want): (&u8, &u8)| *is == 0 || is == want;
     start.len() == want.len() && start.iter().zip(&want).all(is_either)

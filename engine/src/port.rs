@@ -12,7 +12,7 @@ use crate::command::{
 use crate::ledger::{LedgerBatch, LedgerReply};
 use std::{fmt, sync::Arc, time::Duration};
 use ziggurat_base::{
-    Clock, Crc32, Era, Job, Key, MemberId, SegmentId, TenantId, Ticket,
+    Clock, Code, Crc32, Era, Error, Job, Key, MemberId, SegmentId, TenantId, Ticket,
     frame::{Span, TokenSpan},
 };
 
@@ -164,6 +164,22 @@ pub struct ReadSums {
     pub chunks: Vec<Crc32>,
     /// The chunk table as it lies beside the payload; empty when not asked for or there is none.
     pub table: Vec<u8>,
+}
+
+/// Lays the answers of groups, which say where their operations stood, back into the order of a batch of `count`.
+#[must_use]
+pub fn scatter<T>(
+    count: usize,
+    groups: impl IntoIterator<Item = (Vec<usize>, Vec<Answer<T>>)>,
+) -> Vec<Answer<T>> {
+    let missing = || Err(Error::new(Code::Internal, "an operation has no answer"));
+    let mut answers: Vec<Answer<T>> = (0..count).map(|_| missing()).collect();
+    for (positions, group) in groups {
+        for (position, answer) in positions.into_iter().zip(group) {
+            answers[position] = answer;
+        }
+    }
+    answers
 }
 
 /// Moves bytes to and from extents, wherever they are: this process, shared memory, or the far end of a wire.

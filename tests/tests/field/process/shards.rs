@@ -41,6 +41,16 @@ async fn carried(store: &Store) {
     .await;
 }
 
+/// A master, a node that carries a root, and a client that has it mounted.
+async fn begun<'a>(spans: Spans, state: &Path, root: &'a Path) -> (Cluster, NodeWish<'a>, Store) {
+    let mut cluster = Cluster::keeping(spans, Some(state)).await;
+    let wish = NodeWish::new("a", 64).carrying(root);
+    cluster.add(&wish).await;
+    let store = cluster.connect_with(root).await;
+    carried(&store).await;
+    (cluster, wish, store)
+}
+
 fn verified(root: &Path) -> Result<Verified> {
     Directory::to_read(root)?.verify(&mut |_, _| {})
 }
@@ -64,11 +74,7 @@ async fn everybody_dies(cluster: &mut Cluster, wish: &NodeWish<'_>, meanwhile: i
 #[tokio::test]
 async fn a_thousand_objects_outlive_every_process() -> Result<()> {
     let (root, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
-    let wish = NodeWish::new("a", 64).carrying(root.path());
-    cluster.add(&wish).await;
-    let store = cluster.connect_with(root.path()).await;
-    carried(&store).await;
+    let (mut cluster, wish, store) = begun(Spans::PATIENT, state.path(), root.path()).await;
     put_all(&store, 0..1000, &both()).await?;
     store.close().await;
     everybody_dies(&mut cluster, &wish, || {
@@ -92,11 +98,7 @@ async fn a_thousand_objects_outlive_every_process() -> Result<()> {
 #[tokio::test]
 async fn what_was_removed_stays_removed_when_everybody_dies_at_once() -> Result<()> {
     let (root, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(Spans::PATIENT, Some(state.path())).await;
-    let wish = NodeWish::new("a", 64).carrying(root.path());
-    cluster.add(&wish).await;
-    let store = cluster.connect_with(root.path()).await;
-    carried(&store).await;
+    let (mut cluster, wish, store) = begun(Spans::PATIENT, state.path(), root.path()).await;
     put_all(&store, 0..200, &both()).await?;
     for number in 0..100 {
         store.remove(key(number), Force::Yes).await?;
@@ -120,12 +122,7 @@ async fn what_was_removed_stays_removed_when_everybody_dies_at_once() -> Result<
 #[tokio::test]
 async fn no_node_is_needed_to_read_shard_files_and_the_root_is() -> Result<()> {
     let (root, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(Spans::default(), Some(state.path())).await;
-    cluster
-        .add(&NodeWish::new("a", 64).carrying(root.path()))
-        .await;
-    let store = cluster.connect_with(root.path()).await;
-    carried(&store).await;
+    let (mut cluster, _, store) = begun(Spans::default(), state.path(), root.path()).await;
     put_all(&store, 0..50, &both()).await?;
     cluster.kill("a");
     eventually("the node is given up", async || {
@@ -148,11 +145,7 @@ async fn no_node_is_needed_to_read_shard_files_and_the_root_is() -> Result<()> {
 #[tokio::test]
 async fn ranges_stay_their_objects_when_the_master_restarts() -> Result<()> {
     let (root, state) = (disk(), disk());
-    let mut cluster = Cluster::keeping(Spans::default(), Some(state.path())).await;
-    let wish = NodeWish::new("a", 64).carrying(root.path());
-    cluster.add(&wish).await;
-    let store = cluster.connect_with(root.path()).await;
-    carried(&store).await;
+    let (mut cluster, _, store) = begun(Spans::default(), state.path(), root.path()).await;
     let mut last = 0;
     for round in 1..=3 {
         put_all(&store, last..round * 300, &shard_alone()).await?;
